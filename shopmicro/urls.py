@@ -1,0 +1,6 @@
+"""Where a request goes."""
+
+from django.contrib import admin
+from django.urls import path
+
+urlpatterns = [path("admin/", admin.site.urls)]
