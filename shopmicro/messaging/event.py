@@ -18,7 +18,7 @@ MAX_DEPTH = 64
 Member = TypeVar("Member", str, dict[str, Any])
 
 _UUID = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
-_is_uuid = re.compile(_UUID, re.ASCII).fullmatch
+_whole_uuid = re.compile(_UUID, re.ASCII).fullmatch
 _starts_with_uuid = re.compile(_UUID + r"(?=:|\Z)", re.ASCII).match
 _is_rfc3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII).fullmatch
 _is_unstorable = re.compile("[\0\ud800-\udfff]").search
@@ -67,7 +67,7 @@ def decode(value: bytes | None) -> Event:
 
     Members other than the five are ignored.
     """
-    envelope = _parse(value)
+    envelope = _envelope(value)
     payload = _member(envelope, "payload", dict)
     return Event(
         id=canonical_id(_identifier(envelope)),
@@ -78,10 +78,36 @@ def decode(value: bytes | None) -> Event:
     )
 
 
+def parse_json(value: bytes) -> Any:
+    """Read JSON as strictly as the contract asks; whatever the bytes are, the only error is `Malformed`.
+
+    Refused beside what is no UTF-8 JSON: a byte-order mark, a repeated member, NaN or infinity,
+    nesting deeper than 64.
+    """
+    try:
+        parsed = json.loads(
+            value.decode(), object_pairs_hook=_unique_members, parse_constant=_refuse_constant
+        )
+    except Malformed:
+        raise
+    except RecursionError:
+        raise Malformed(f"the JSON is nested deeper than {MAX_DEPTH}") from None
+    except ValueError as error:
+        raise Malformed(f"the value is not UTF-8 JSON: {error}") from None
+    if value.count(b"{") + value.count(b"[") > MAX_DEPTH and _depth(parsed) > MAX_DEPTH:
+        raise Malformed(f"the JSON is nested deeper than {MAX_DEPTH}")
+    return parsed
+
+
 def canonical_id(text: str) -> str:
     """Put an event id in the form in which ids are compared: a leading UUID in lower case."""
     found = _starts_with_uuid(text)
     return text if found is None else text[: found.end()].lower() + text[found.end() :]
+
+
+def is_uuid(text: str) -> bool:
+    """Say whether a text is 8-4-4-4-12 hexadecimal digits with hyphens, in either case, and nothing else."""
+    return _whole_uuid(text) is not None
 
 
 def format_time(moment: datetime) -> str:
@@ -92,7 +118,7 @@ def format_time(moment: datetime) -> str:
 def uuid_member(members: Mapping[str, Any], name: str) -> str:
     """Read a member that must be a UUID (8-4-4-4-12 hexadecimal digits); gives it in lower case."""
     text = _member(members, name, str)
-    if _is_uuid(text) is None:
+    if not is_uuid(text):
         raise Malformed(f"{name} is no UUID of the form 8-4-4-4-12")
     return text.lower()
 
@@ -123,23 +149,12 @@ def order_member(event: Event) -> str:
     return order_id
 
 
-def _parse(value: bytes | None) -> dict[str, Any]:
+def _envelope(value: bytes | None) -> dict[str, Any]:
     if not value:
         raise Malformed("the record has no value")
-    try:
-        parsed = json.loads(
-            value.decode(), object_pairs_hook=_unique_members, parse_constant=_refuse_constant
-        )
-    except Malformed:
-        raise
-    except RecursionError:
-        raise Malformed(f"the JSON is nested deeper than {MAX_DEPTH}") from None
-    except ValueError as error:
-        raise Malformed(f"the value is not UTF-8 JSON: {error}") from None
+    parsed = parse_json(value)
     if type(parsed) is not dict:
         raise Malformed("the JSON is no object")
-    if value.count(b"{") + value.count(b"[") > MAX_DEPTH and _depth(parsed) > MAX_DEPTH:
-        raise Malformed(f"the JSON is nested deeper than {MAX_DEPTH}")
     return parsed
 
 
