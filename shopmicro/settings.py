@@ -10,6 +10,7 @@ import structlog
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.FileAwareEnv()
+env.read_env(BASE_DIR / ".env")
 
 # --- Django ---------------------------------------------------------------------------------
 SECRET_KEY = env.str("SECRET_KEY")
@@ -117,6 +118,8 @@ OUTBOX_SHARDS = env.int("OUTBOX_SHARDS", default=1)
 OUTBOX_BATCH = env.int("OUTBOX_BATCH", default=2000)
 OUTBOX_NOTIFY = env.bool("OUTBOX_NOTIFY", default=True)
 OUTBOX_POLL_INTERVAL = env.float("OUTBOX_POLL_INTERVAL", default=0.5)
+METRICS_ADDRESS = env.str("METRICS_ADDRESS", default="127.0.0.1")
+METRICS_PORT = env.int("METRICS_PORT", default=0)
 
 # --- Logs -----------------------------------------------------------------------------------
 LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")

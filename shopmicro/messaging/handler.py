@@ -13,12 +13,19 @@ from shopmicro.messaging.event import Event
 
 
 class Kind(StrEnum):
-    """What became of a message."""
+    """What became of a message.
+
+    A TERMINAL one found its aggregate in a final state and agrees with it, a CONTRADICTION does
+    not; neither changes anything. A SUPPRESSED one is recorded but not acted on, a SKIPPED one
+    is of a type that the group does not know.
+    """
 
     APPLIED = "applied"
     DUPLICATE = "duplicate"
     TERMINAL = "terminal"
+    CONTRADICTION = "contradiction"
     SUPPRESSED = "suppressed"
+    SKIPPED = "skipped"
     RETRYING = "retrying"
     PARKED = "parked"
 
@@ -40,7 +47,9 @@ class Outcome:
 APPLIED = Outcome(Kind.APPLIED)
 DUPLICATE = Outcome(Kind.DUPLICATE)
 TERMINAL = Outcome(Kind.TERMINAL)
+CONTRADICTION = Outcome(Kind.CONTRADICTION)
 SUPPRESSED = Outcome(Kind.SUPPRESSED)
+SKIPPED = Outcome(Kind.SKIPPED)
 
 
 def parked(error: str, reason: str) -> Outcome:

@@ -1,5 +1,7 @@
 """The rows behind the messaging: the outbox and the dead letters."""
 
+from datetime import datetime
+
 from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
@@ -60,10 +62,10 @@ class OutboxEvent(models.Model):
 class DeadLetterQuerySet(models.QuerySet["DeadLetter"]):
     """Sets of dead letters."""
 
-    def due(self, group: str) -> "DeadLetterQuerySet":
+    def due(self, group: str, now: datetime) -> "DeadLetterQuerySet":
         """Letters of a group that wait for another try and whose time has come, oldest first."""
         return self.filter(
-            consumer_group=group, state=DeadLetter.State.RETRYING, next_attempt_at__lte=Now()
+            consumer_group=group, state=DeadLetter.State.RETRYING, next_attempt_at__lte=now
         ).order_by("next_attempt_at", "id")
 
 

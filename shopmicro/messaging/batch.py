@@ -1,0 +1,213 @@
+"""A batch on its way through a group's handler: decoded, admitted, prepared, applied.
+
+Nothing here polls or commits offsets; see `consumer`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from django.db import transaction
+
+from shopmicro.messaging import metrics
+from shopmicro.messaging.broker import Record
+from shopmicro.messaging.dead_letters import DeadLetters, SetAside
+from shopmicro.messaging.event import Event, Malformed, decode
+from shopmicro.messaging.handler import SKIPPED, Group, Outcome, parked, retrying
+from shopmicro.messaging.models import DeadLetter
+from shopmicro.messaging.retry import Failure, classify
+from shopmicro.messaging.shutdown import StopRequested
+
+log = structlog.get_logger(__name__)
+
+_UNREPRODUCED_LIMIT = 3
+
+
+@dataclass(slots=True, eq=False)
+class Item:
+    """One record of a batch: what was read from it and, once settled, what became of it.
+
+    ``letter`` is set when the record comes from the dead letters. ``result`` is what the
+    handler's call returned or raised.
+    """
+
+    record: Record
+    event: Event | None = None
+    message: Any = None
+    outcome: Outcome | None = None
+    letter: DeadLetter | None = None
+    result: Any = None
+
+
+def read(group: Group, record: Record, letter: DeadLetter | None = None) -> Item:
+    """Decode a record; one of a type that the group does not know is settled as skipped."""
+    event = None
+    try:
+        event = decode(record.value)
+        parse = group.types.get(event.type)
+        if parse is None:
+            return Item(record, event, outcome=SKIPPED, letter=letter)
+        return Item(record, event, parse(event), letter=letter)
+    except Malformed as error:
+        return Item(record, event, outcome=parked("malformed", str(error)), letter=letter)
+
+
+class Batch:
+    """The items of one batch, worked on in three steps.
+
+    ``run_calls`` runs the calls that a handler prepared; ``heartbeat`` is called between two
+    database trials, since finding one bad event among many takes time.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        dead_letters: DeadLetters,
+        items: Sequence[Item],
+        heartbeat: Callable[[], None],
+    ) -> None:
+        self.items = items
+        self._group = group
+        self._dead_letters = dead_letters
+        self._heartbeat = heartbeat
+
+    def keep(self, wanted: Callable[[Record], bool]) -> None:
+        """Forget the items whose records are not ours any more; the new owner handles them."""
+        self.items = [item for item in self.items if item.letter or wanted(item.record)]
+
+    def open_items(self) -> list[Item]:
+        """Items of which nothing is said yet, in polled order."""
+        return [item for item in self.items if item.outcome is None]
+
+    def admit(self) -> None:
+        """Let the handler end the messages that need no work."""
+
+        def admitted(items: Sequence[Item]) -> Sequence[Outcome | None]:
+            return self._group.admit([item.message for item in items])
+
+        self._settle(admitted, admitted)
+
+    def prepare(self, run_calls: Callable[[Sequence[Item], Sequence[Callable[[], Any]]], None]) -> None:
+        """Let the handler speak to the world, outside any transaction."""
+
+        def prepared(items: Sequence[Item]) -> Sequence[Outcome | None]:
+            calls = self._group.prepare([item.message for item in items])
+            if calls:
+                run_calls(items, calls)
+            return [None] * len(items)
+
+        self._settle(prepared, prepared)
+
+    def apply(self) -> None:
+        """Apply what is left in one transaction, with the dead letters of the batch."""
+        if any(item.outcome is not SKIPPED or item.letter for item in self.items):
+            self._settle(self._apply_all, self._try_to_apply)
+        for item in self.items:
+            self._count(item)
+
+    def _settle(
+        self,
+        work: Callable[[Sequence[Item]], Sequence[Outcome | None]],
+        trial: Callable[[Sequence[Item]], object],
+    ) -> None:
+        """Do the work on all open items; an item that makes it fail is set aside, then again.
+
+        A transient failure is raised: nothing is wrong with the items.
+        """
+        unreproduced = 0
+        while True:
+            items = self.open_items()
+            try:
+                outcomes = work(items)
+            except StopRequested:
+                raise
+            except Exception as error:
+                if classify(error) is Failure.TRANSIENT or unreproduced == _UNREPRODUCED_LIMIT or not items:
+                    raise
+                unreproduced += not self._set_culprit_aside(items, trial)
+            else:
+                for item, outcome in zip(items, outcomes, strict=True):
+                    item.outcome = outcome
+                return
+
+    def _set_culprit_aside(self, items: Sequence[Item], trial: Callable[[Sequence[Item]], object]) -> bool:
+        """Find the first item with which the work fails; gives False if it no longer does."""
+        error = self._failure(items, trial)
+        if error is None:
+            return False
+        passing, failing = 0, len(items)
+        while failing - passing > 1:
+            middle = (passing + failing) // 2
+            found = self._failure(items[:middle], trial)
+            if found is None:
+                passing = middle
+            else:
+                failing, error = middle, found
+        culprit = items[failing - 1]
+        culprit.outcome = _outcome_of(error)
+        log.error(
+            "event set aside",
+            group=self._group.name,
+            record=str(culprit.record),
+            event_id=culprit.event and culprit.event.id,
+            state=culprit.outcome.kind,
+            exc_info=error if culprit.outcome.error == "unknown" else None,
+            error=str(error),
+        )
+        return True
+
+    def _failure(self, items: Sequence[Item], trial: Callable[[Sequence[Item]], object]) -> Exception | None:
+        self._heartbeat()
+        try:
+            trial(items)
+        except StopRequested:
+            raise
+        except Exception as error:
+            if classify(error) is Failure.TRANSIENT:
+                raise
+            return error
+        return None
+
+    def _apply_all(self, items: Sequence[Item]) -> Sequence[Outcome]:
+        aside = [item for item in self.items if item.outcome is not None]
+        topic_ids = self._dead_letters.topic_ids([item.record for item in self.items if not item.letter])
+        with transaction.atomic(durable=True):
+            outcomes = self._ask(items)
+            pairs = [(item, item.outcome) for item in aside if item.outcome]
+            self._write_letters([*zip(items, outcomes, strict=True), *pairs], topic_ids)
+        return outcomes
+
+    def _try_to_apply(self, items: Sequence[Item]) -> None:
+        with transaction.atomic(durable=True):
+            self._ask(items)
+            transaction.set_rollback(True)
+
+    def _ask(self, items: Sequence[Item]) -> Sequence[Outcome]:
+        if not items:
+            return []
+        return self._group.apply([item.message for item in items], [item.result for item in items])
+
+    def _write_letters(self, pairs: Sequence[tuple[Item, Outcome]], topic_ids: dict[str, str]) -> None:
+        new = [
+            SetAside(item.record, item.event, outcome)
+            for item, outcome in pairs
+            if outcome.is_set_aside and item.letter is None
+        ]
+        if new:
+            self._dead_letters.set_aside(new, topic_ids)
+        for item, outcome in pairs:
+            if item.letter is not None:
+                self._dead_letters.settle(item.letter, outcome)
+
+    def _count(self, item: Item) -> None:
+        outcome = item.outcome
+        assert outcome is not None, f"{item.record} was left without an outcome"
+        metrics.MESSAGES.labels(self._group.name, outcome.kind).inc()
+        if outcome.is_set_aside:
+            metrics.SET_ASIDE.labels(self._group.name, outcome.kind, outcome.error).inc()
+
+
+def _outcome_of(error: Exception) -> Outcome:
+    reason = f"{type(error).__name__}: {error}".strip()
+    return parked("poison", reason) if classify(error) is Failure.POISON else retrying("unknown", reason)

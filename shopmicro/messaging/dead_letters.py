@@ -1,0 +1,170 @@
+"""Records that could not be handled: set aside with the batch, tried again when due."""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from django.db import transaction
+
+from shopmicro.messaging.broker import Headers, Record
+from shopmicro.messaging.event import Event
+from shopmicro.messaging.handler import Kind, Outcome
+from shopmicro.messaging.models import DeadLetter
+from shopmicro.messaging.retry import Backoff
+
+_LEASE = timedelta(seconds=60)
+_MAX_REASON = 1000
+_LAST_TIMESTAMP_MS = 253_402_300_799_999
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A record, the event in it if it could be read, and why it is set aside."""
+
+    record: Record
+    event: Event | None
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """After how many tries a letter is parked, and how long it waits between two."""
+
+    attempts: int
+    backoff: Backoff
+
+    def next_attempt(self, now: datetime, attempts: int) -> datetime:
+        """Say when to try again after this many tries."""
+        return now + timedelta(seconds=self.backoff.delay(attempts))
+
+
+class DeadLetters:
+    """The dead letters of one consumer group.
+
+    ``topic_id`` gives the broker's id of a topic; ``now`` the time, in UTC.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        policy: RetryPolicy,
+        topic_id: Callable[[str], str],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._group = group
+        self._policy = policy
+        self._topic_id = topic_id
+        self._now = now
+
+    def topic_ids(self, records: Sequence[Record]) -> dict[str, str]:
+        """Ask the broker for the ids of the records' topics, which is not for inside a transaction."""
+        return {topic: self._topic_id(topic) for topic in {record.topic for record in records}}
+
+    def set_aside(self, asides: Sequence[SetAside], topic_ids: dict[str, str]) -> None:
+        """Write records to the dead letters in the batch's transaction.
+
+        A record that lies there already (the batch came again after a crash) is left as it is.
+        """
+        now = self._now()
+        DeadLetter.objects.bulk_create(
+            [self._row(aside, topic_ids[aside.record.topic], now) for aside in asides],
+            ignore_conflicts=True,
+        )
+
+    def claim_due(self) -> DeadLetter | None:
+        """Take a letter whose time has come, for as long as a lease; each claim counts as a try.
+
+        Counting first means that a letter which kills its worker is parked in the end.
+        """
+        now = self._now()
+        with transaction.atomic(durable=True):
+            letter = DeadLetter.objects.due(self._group, now).select_for_update(skip_locked=True).first()
+            if letter is not None:
+                letter.attempts += 1
+                letter.next_attempt_at = now + _LEASE
+                letter.save(update_fields=["attempts", "next_attempt_at"])
+        return letter
+
+    def settle(self, letter: DeadLetter, outcome: Outcome) -> None:
+        """Write what became of a letter that was tried again, in the transaction of its effect."""
+        now = self._now()
+        state = self._state_after(letter, outcome)
+        retrying = state is DeadLetter.State.RETRYING
+        changes: dict[str, object] = {
+            "state": state,
+            "updated_at": now,
+            "resolved_at": now if state is DeadLetter.State.REPLAYED else None,
+            "next_attempt_at": self._policy.next_attempt(now, letter.attempts) if retrying else None,
+        }
+        if outcome.is_set_aside:
+            changes |= {"error": outcome.error, "reason": _storable(outcome.reason)}
+        open_letter = DeadLetter.objects.filter(id=letter.id, state=DeadLetter.State.RETRYING)
+        open_letter.update(**changes)
+
+    def _state_after(self, letter: DeadLetter, outcome: Outcome) -> DeadLetter.State:
+        if not outcome.is_set_aside:
+            return DeadLetter.State.REPLAYED
+        if outcome.kind is Kind.PARKED or letter.attempts >= self._policy.attempts:
+            return DeadLetter.State.PARKED
+        return DeadLetter.State.RETRYING
+
+    def _row(self, aside: SetAside, topic_id: str, now: datetime) -> DeadLetter:
+        record, event, outcome = aside.record, aside.event, aside.outcome
+        retrying = outcome.kind is Kind.RETRYING
+        return DeadLetter(
+            consumer_group=self._group,
+            topic=record.topic,
+            topic_id=topic_id,
+            partition=record.partition,
+            offset=record.offset,
+            state=DeadLetter.State.RETRYING if retrying else DeadLetter.State.PARKED,
+            error=outcome.error,
+            reason=_storable(outcome.reason),
+            event_id=event.id if event else "",
+            event_type=_storable(event.type) if event else "",
+            aggregate_id=event.aggregate_id if event else None,
+            key=record.key,
+            value=record.value,
+            headers=_dump_headers(record.headers),
+            recorded_at=_moment(record.timestamp_ms),
+            attempts=1,
+            created_at=now,
+            updated_at=now,
+            next_attempt_at=self._policy.next_attempt(now, 1) if retrying else None,
+        )
+
+
+def record_of(letter: DeadLetter) -> Record:
+    """Give a letter's record as it was polled."""
+    return Record(
+        topic=letter.topic,
+        partition=letter.partition,
+        offset=letter.offset,
+        key=None if letter.key is None else bytes(letter.key),
+        value=None if letter.value is None else bytes(letter.value),
+        headers=_load_headers(bytes(letter.headers)),
+        timestamp_ms=-1 if letter.recorded_at is None else round(letter.recorded_at.timestamp() * 1000),
+    )
+
+
+def _storable(text: str) -> str:
+    """Make any text one that PostgreSQL takes, and no longer than a person would read."""
+    return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()[:_MAX_REASON]
+
+
+def _moment(timestamp_ms: int) -> datetime | None:
+    if not 0 <= timestamp_ms <= _LAST_TIMESTAMP_MS:
+        return None
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+
+
+def _dump_headers(headers: Headers) -> bytes:
+    return json.dumps(
+        [[name, None if value is None else b64encode(value).decode()] for name, value in headers]
+    ).encode()
+
+
+def _load_headers(dumped: bytes) -> Headers:
+    return [(name, None if value is None else b64decode(value)) for name, value in json.loads(dumped)]
