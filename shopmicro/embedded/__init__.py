@@ -1,0 +1,1 @@
+"""Throwaway PostgreSQL and Kafka on this machine, for the demo, the tests and the benchmarks."""
