@@ -4,10 +4,12 @@ from uuid import UUID
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Now
 from uuid_utils.compat import uuid7
 
 MAX_TOTAL_CENTS = 2**63 - 1
+MAX_QUANTITY = 2**31 - 1
 
 
 def new_order_id() -> UUID:
@@ -20,7 +22,8 @@ class OrderQuerySet(models.QuerySet["Order"]):
 
     def among(self, ids: list[str]) -> "OrderQuerySet":
         """Orders with these ids, given as text: one array parameter however many there are."""
-        return self.extra(where=["orders.id = ANY(%s::uuid[])"], params=[ids])
+        among = RawSQL("orders.id = ANY(%s::uuid[])", [ids], output_field=models.BooleanField())  # noqa: S611
+        return self.filter(among)
 
     def locked(self) -> "OrderQuerySet":
         """Lock these orders' rows in the order of their ids, the one order in which all take them."""

@@ -12,6 +12,7 @@ from django.db.models.functions import Cast
 from orders import events
 from orders.models import Order
 from payments.events import PaymentResult
+from shopmicro.messaging.event import Event
 from shopmicro.messaging.handler import (
     APPLIED,
     CONTRADICTION,
@@ -80,7 +81,7 @@ def apply_payment_results(results: Sequence[PaymentResult], now: datetime) -> li
     statuses = _lock_orders({results[place].order_id for place in fresh})
     winners = _resolve(results, fresh, statuses, judgement.outcomes)
     _write(winners, orders, now)
-    _end_duplicates(results, judgement.outcomes)
+    _end_duplicates(results, judgement.outcomes, recorded)
     return [DUPLICATE if outcome is None else outcome for outcome in judgement.outcomes]
 
 
@@ -159,21 +160,33 @@ def _write(winners: Sequence[PaymentResult], orders: dict[str, OrderRow], now: d
     publish(events.TOPIC, [_event_of(winner, orders[winner.order_id], now) for winner in winners])
 
 
-def _event_of(winner: PaymentResult, order: OrderRow, now: datetime) -> events.Event:
-    facts = {"order_id": order.id, "customer_id": order.customer_id, "amount_cents": order.total_cents}
+def _event_of(winner: PaymentResult, order: OrderRow, now: datetime) -> Event:
     if winner.succeeded:
-        return events.order_confirmed(**facts, occurred_at=now)
-    return events.order_cancelled(**facts, reason=winner.reason, occurred_at=now)
+        return events.order_confirmed(
+            order_id=order.id,
+            customer_id=order.customer_id,
+            amount_cents=order.total_cents,
+            occurred_at=now,
+        )
+    return events.order_cancelled(
+        order_id=order.id,
+        customer_id=order.customer_id,
+        amount_cents=order.total_cents,
+        reason=winner.reason,
+        occurred_at=now,
+    )
 
 
-def _end_duplicates(results: Sequence[PaymentResult], outcomes: list[Outcome | None]) -> None:
-    """Let a result that would be set aside end as a duplicate if its id was handled before."""
+def _end_duplicates(
+    results: Sequence[PaymentResult], outcomes: list[Outcome | None], recorded: set[str]
+) -> None:
+    """Let a result that would be set aside end as a duplicate if its id was handled before this batch."""
     set_aside = [place for place, outcome in enumerate(outcomes) if outcome and outcome.is_set_aside]
     if not set_aside:
         return
     with connection.cursor() as cursor:
         cursor.execute(_PROCESSED, ([results[place].event_id for place in set_aside],))
-        processed = {event_id for (event_id,) in cursor.fetchall()}
+        processed = {event_id for (event_id,) in cursor.fetchall()} - recorded
     for place in set_aside:
         if results[place].event_id in processed:
             outcomes[place] = DUPLICATE

@@ -9,7 +9,7 @@ import environ
 import structlog
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-env = environ.FileAwareEnv()
+env: Any = environ.FileAwareEnv()  # type: ignore[no-untyped-call]
 env.read_env(BASE_DIR / ".env")
 
 # --- Django ---------------------------------------------------------------------------------
@@ -34,6 +34,7 @@ INSTALLED_APPS = [
     "notifications",
 ]
 MIDDLEWARE = [
+    "shopmicro.problems.problem_middleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -71,6 +72,7 @@ WHITENOISE_USE_FINDERS = True
 DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
 SESSION_COOKIE_HTTPONLY = True
 SECURE_CONTENT_TYPE_NOSNIFF = True
+UNFOLD = {"SITE_TITLE": "shopmicro", "SITE_HEADER": "shopmicro"}
 
 # --- PostgreSQL -----------------------------------------------------------------------------
 # Seconds and milliseconds. The lock limit keeps a worker's exit within 10 s of SIGTERM, the idle

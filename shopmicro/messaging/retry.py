@@ -56,5 +56,5 @@ class Backoff:
 
     def delay(self, attempt: int) -> float:
         """Give the seconds to wait after the attempt of this number, the first being 1."""
-        full = min(self.longest, self.first * 2 ** min(attempt - 1, 30))
+        full = min(self.longest, self.first * 2.0 ** min(attempt - 1, 30))
         return full * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
