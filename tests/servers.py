@@ -88,7 +88,7 @@ def kafka() -> Iterator[Kafka]:
     if GIVEN_BROKER:
         yield Kafka(GIVEN_BROKER, None)
     elif missing_tool():
-        with DockerKafka(port=KAFKA_PORT) as container:
+        with DockerKafka(DIRECTORY / "kafka", port=KAFKA_PORT) as container:
             yield Kafka(container.bootstrap_servers, None)
     else:
         with KafkaServer(DIRECTORY / "kafka", port=KAFKA_PORT) as server:

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Self
 
 from shopmicro.embedded.errors import EmbeddedError
@@ -15,8 +16,9 @@ START_LIMIT = 300.0
 class DockerKafka:
     """One broker in a container that is removed at the end, and with it its data."""
 
-    def __init__(self, *, port: int = 0) -> None:
-        """Nothing is started yet; `port` 0 means one that is free."""
+    def __init__(self, directory: Path, *, port: int = 0) -> None:
+        """Nothing is started yet; the log goes to the directory; `port` 0 means a free one."""
+        self.directory = directory
         self.port = port or free_port()
         self._child: Child | None = None
 
@@ -35,13 +37,12 @@ class DockerKafka:
     def start(self) -> None:
         """Start the container, downloading its image if need be, and return when the broker answers."""
         require_free(self.port)
-        self._child = Child(["docker", "run", "--rm", *self._options(), f"apache/kafka:{VERSION}"], grace=20)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        command = ["docker", "run", "--rm", *self._options(), f"apache/kafka:{VERSION}"]
+        self._child = Child(command, log=self.directory / "docker.log", grace=20)
         try:
-            wait_until(
-                self._answers,
-                timeout=START_LIMIT,
-                otherwise="Kafka's container did not answer: see its output",
-            )
+            limit = f"Kafka's container is not up in {START_LIMIT:.0f} s"
+            wait_until(self._answers, timeout=START_LIMIT, otherwise=limit)
         except BaseException:
             self.stop()
             raise
@@ -67,7 +68,7 @@ class DockerKafka:
     def _answers(self) -> bool:
         assert self._child
         if self._child.poll() is not None:
-            raise EmbeddedError("Kafka's container ended: see what docker wrote above")
+            raise EmbeddedError(self._child.last_words())
         return answers(self.bootstrap_servers)
 
 

@@ -48,15 +48,8 @@ def write_class_path(target: Path) -> None:
     if missing := missing_tool():
         raise EmbeddedError(missing)
     listing = target.with_suffix(".jars")
-    command = [
-        "mvn",
-        "-B",
-        "-q",
-        "-f",
-        str(POM),
-        "dependency:build-classpath",
-        f"-Dmdep.outputFile={listing}",
-    ]
+    options = ["-B", "-q", "-Dstyle.color=never", f"-Dmdep.outputFile={listing}"]
+    command = ["mvn", *options, "-f", str(POM), "dependency:build-classpath"]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode:
         raise EmbeddedError(maven_failure(made.stdout + made.stderr))

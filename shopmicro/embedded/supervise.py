@@ -4,8 +4,8 @@
 
 Standard input is the read end of a pipe whose write end only the asking process holds: at its end of file
 the command's whole process group gets the signal, and after the grace what is left is killed. Then DIR is
-removed, if one is given. The command's pid is the one line on standard output; its own output goes to standard
-error. Run as a file and without a package, so that it needs neither a working directory nor a search path.
+removed, if one is given. The command's pid is the one line on standard output; its own output goes to
+standard error. Run as a file and without a package: it needs neither a working directory nor a search path.
 """
 
 import argparse
