@@ -74,8 +74,13 @@ OnDelivery = Callable[[Delivery], None]
 class Publisher(Protocol):
     """Sends records, in order per key, each answered by one delivery report."""
 
-    def send(self, topic: str, key: str, value: bytes, headers: Headers, on_delivery: OnDelivery) -> None:
-        """Queue one record; the report comes from within `serve`. Raises QueueFull, BrokerFatal."""
+    def send(
+        self, topic: str, key: str | None, value: bytes | None, headers: Headers, on_delivery: OnDelivery
+    ) -> None:
+        """Queue one record; its report, also of a refusal, comes from within `serve`.
+
+        Raises QueueFull, BrokerFatal.
+        """
 
     def serve(self, timeout: float) -> int:
         """Deliver reports that have come, waiting up to ``timeout`` seconds for the first.
