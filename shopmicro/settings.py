@@ -107,11 +107,13 @@ PAYMENT_CONCURRENCY = env.int("PAYMENT_CONCURRENCY", default=64)
 NOTIFY_MAX_AGE = timedelta(seconds=env.int("NOTIFY_MAX_AGE", default=24 * 3600))
 DEFAULT_FROM_EMAIL = env.str("DEFAULT_FROM_EMAIL", default="orders@localhost")
 vars().update(env.email_url("EMAIL_URL", default="consolemail://"))
-EMAIL_TIMEOUT = 10
+EMAIL_TIMEOUT = 5
 
 # --- The workers ----------------------------------------------------------------------------
+WORKERS = env.list("WORKERS", default=["runpayments", "runsaga", "runnotifications"])
 SAGA_BATCH = env.int("SAGA_BATCH", default=1000)
 CONSUMER_BATCH = env.int("CONSUMER_BATCH", default=500)
+NOTIFY_BATCH = env.int("NOTIFY_BATCH", default=20)
 CONSUMER_BATCH_BYTES = env.int("CONSUMER_BATCH_BYTES", default=8 * 1024 * 1024)
 RETRY_ATTEMPTS = env.int("RETRY_ATTEMPTS", default=8)
 RETRY_DELAY = env.float("RETRY_DELAY", default=1.0)

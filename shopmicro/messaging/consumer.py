@@ -165,10 +165,13 @@ class Consumer:
             self._stay(min(left, _KEEP_ALIVE_SECONDS), stop)
 
     def _stay(self, seconds: float, stop: Stop) -> None:
-        if self._subscriber is None:
+        try:
+            self.subscriber.keep_alive(seconds)
+        except BrokerFatal:
+            self._reconnect()
             stop.wait(seconds)
-        else:
-            self._subscriber.keep_alive(seconds)
+        except BrokerError:
+            stop.wait(seconds)
 
     def _reconnect(self) -> None:
         subscriber, self._subscriber = self._subscriber, None

@@ -1,5 +1,6 @@
 """How a worker is asked to stop: a signal sets a flag, the second one kills."""
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,15 +12,23 @@ class StopRequested(Exception):
     """A stop was requested while work waited for the world; what was begun is left undone."""
 
 
+PARENT = "SHOPMICRO_PARENT"
+"""Environment variable by which a supervising process tells a child its own process id."""
+
+
 class Stop:
-    """A request to stop that a loop looks at between two steps."""
+    """A request to stop that a loop looks at between two steps.
+
+    A child of a supervising process stops too when that process is gone, however it ended.
+    """
 
     def __init__(self) -> None:
         self._event = Event()
+        self._parent = int(os.environ.get(PARENT, "0"))
 
     @property
     def requested(self) -> bool:
-        return self._event.is_set()
+        return self._event.is_set() or self._orphaned()
 
     def request(self) -> None:
         """Ask the loop to end after its step."""
@@ -27,7 +36,7 @@ class Stop:
 
     def wait(self, seconds: float) -> bool:
         """Wait, but no longer than until a stop is requested; gives whether it is."""
-        return self._event.wait(seconds)
+        return self._event.wait(seconds) or self._orphaned()
 
     @contextmanager
     def on_signals(self) -> Iterator["Stop"]:
@@ -39,6 +48,9 @@ class Stop:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def _orphaned(self) -> bool:
+        return self._parent > 0 and os.getppid() != self._parent
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.request()
