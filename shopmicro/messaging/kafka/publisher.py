@@ -18,7 +18,7 @@ _DEFAULTS = {
     "compression.type": "lz4",
     "linger.ms": 3,
     "message.timeout.ms": 20_000,
-    "topic.metadata.propagation.max.ms": 5_000,
+    "topic.metadata.propagation.max.ms": 3_000,
     "queue.buffering.max.messages": 50_000,
     "queue.buffering.max.kbytes": 32 * 1024,
     "partitioner": "murmur2_random",

@@ -247,7 +247,7 @@ class KafkaSubscriber:
 
     def _on_assign(self, consumer: Consumer, partitions: list[WirePartition]) -> None:
         self._topic_ids.clear()
-        if not partitions:
+        if not partitions or self._is_closing:
             return
         consumer.incremental_assign(self._starting_partitions(partitions))
         for partition in partitions:
