@@ -25,21 +25,21 @@ from shopmicro.messaging.handler import (
 from shopmicro.messaging.outbox import publish
 
 _READ_ORDERS = """
-SELECT id::text, status, total_cents, customer_id FROM orders WHERE id = ANY(%s::uuid[])
+SELECT id::text, status, total_cents, customer_id FROM orders WHERE id = ANY(%b::uuid[])
 """
 
 _RECORD_EVENTS = """
 INSERT INTO processed_events (event_id)
-SELECT event_id FROM unnest(%s::text[]) AS event (event_id) ORDER BY event_id COLLATE "C"
+SELECT event_id FROM unnest(%b::text[]) AS event (event_id) ORDER BY event_id COLLATE "C"
 ON CONFLICT DO NOTHING
 RETURNING event_id
 """
 
-_PROCESSED = "SELECT event_id FROM processed_events WHERE event_id = ANY(%s::text[])"
+_PROCESSED = "SELECT event_id FROM processed_events WHERE event_id = ANY(%b::text[])"
 
 _RESOLVE_ORDERS = """
 UPDATE orders SET status = resolved.status, reason = resolved.reason, updated_at = now()
-FROM unnest(%s::uuid[], %s::text[], %s::text[]) AS resolved (id, status, reason)
+FROM unnest(%b::uuid[], %b::text[], %b::text[]) AS resolved (id, status, reason)
 WHERE orders.id = resolved.id
 """
 

@@ -88,6 +88,7 @@ DATABASES["default"].setdefault("OPTIONS", {}).update(
         "keepalives_count": 3,
         "tcp_user_timeout": 20_000,
         "application_name": "shopmicro",
+        "server_side_binding": True,
         "options": "-c lock_timeout=3s -c statement_timeout=30s -c idle_in_transaction_session_timeout=20s",
     }
 )

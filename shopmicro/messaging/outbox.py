@@ -13,7 +13,7 @@ CHANNEL = "outbox"
 _INSERT = """
 INSERT INTO outbox (event_id, topic, aggregate_id, type, payload, occurred_at)
 SELECT event_id, %s, aggregate_id, type, payload, occurred_at
-FROM unnest(%s::text[], %s::uuid[], %s::text[], %s::text[], %s::timestamptz[])
+FROM unnest(%b::text[], %b::uuid[], %b::text[], %b::text[], %b::timestamptz[])
      AS event (event_id, aggregate_id, type, payload, occurred_at)
 """
 
