@@ -12,7 +12,7 @@ from catalog.models import Product
 
 
 @admin.register(Product)
-class ProductAdmin(ModelAdmin):
+class ProductAdmin(ModelAdmin):  # type: ignore[misc]
     """Products are added and changed here, never deleted: orders refer to them by id."""
 
     list_display = ("name", "price_cents", "stock", "updated_at")

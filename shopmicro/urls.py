@@ -3,4 +3,12 @@
 from django.contrib import admin
 from django.urls import path
 
-urlpatterns = [path("admin/", admin.site.urls)]
+from shopmicro.api import api
+from shopmicro.health import healthz, readyz
+
+urlpatterns = [
+    path("v1/", api.urls),
+    path("admin/", admin.site.urls),
+    path("healthz", healthz),
+    path("readyz", readyz),
+]
