@@ -126,3 +126,8 @@ def get_group(name: str) -> Group:
     except KeyError:
         known = ", ".join(sorted(_groups))
         raise UnknownGroup(f"no consumer group {name}; there are: {known}") from None
+
+
+def groups() -> list[Group]:
+    """Give all registered groups, by name."""
+    return [_groups[name] for name in sorted(_groups)]

@@ -16,6 +16,7 @@ from shopmicro.messaging.kafka.errors import broker_error
 log = structlog.get_logger(__name__)
 
 _CREATE_SECONDS = 30.0
+_ANSWER_SECONDS = 10.0
 _LOOKUP_SECONDS = 3.0
 _SLACK_SECONDS = 1.0
 _MOCK = "mockCluster"
@@ -39,7 +40,7 @@ class KafkaAdmin:
 
         An existing topic is left as it is; if it has fewer partitions than wanted, that is logged.
         """
-        metadata = self._metadata(_CREATE_SECONDS)
+        metadata = self._metadata(_ANSWER_SECONDS)
         missing = [spec for spec in topics if self._config.on_wire(spec.name) not in metadata.topics]
         for spec in topics:
             if spec not in missing:
