@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.contrib import admin
+from django.db.models import Field
 from django.db.models.functions import Now
 from django.forms import ModelForm
 from django.http import HttpRequest
@@ -24,6 +25,10 @@ class ProductAdmin(ModelAdmin):  # type: ignore[misc]
     def has_delete_permission(self, request: HttpRequest, obj: Product | None = None) -> bool:
         """Keep every product."""
         return False
+
+    def formfield_for_dbfield(self, db_field: "Field[Any, Any]", request: HttpRequest, **kwargs: Any) -> Any:
+        """Let the form remember what it showed, which is what a change is measured against."""
+        return super().formfield_for_dbfield(db_field, request, show_hidden_initial=True, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: Product, form: "ModelForm[Any]", change: bool) -> None:
         """Write only what was changed in the form: stock may have moved since it was opened."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from django.core.exceptions import RequestDataTooBig
+from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.http.response import HttpResponseBase
@@ -23,6 +23,8 @@ HANDLERS: dict[type[Exception], Callable[..., HttpResponse]] = {
     HttpError: problems.on_http_error,
     OperationalError: problems.on_database_error,
     InterfaceError: problems.on_database_error,
+    SuspiciousOperation: problems.on_suspicious,
+    Exception: problems.leave_to_django,
 }
 WITH_A_BODY = frozenset({"POST", "PUT", "PATCH"})
 

@@ -3,10 +3,11 @@
 import json
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 import structlog
+from django.core.exceptions import SuspiciousOperation
 from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.http.response import HttpResponseBase
@@ -93,6 +94,16 @@ def on_database_error(request: HttpRequest, error: DatabaseError) -> HttpRespons
     response = problem(503, "The database does not answer as it should. Try again later.")
     response["Retry-After"] = "5"
     return response
+
+
+def on_suspicious(request: HttpRequest, error: SuspiciousOperation) -> HttpResponse:
+    """Answer 400 to what Django won't read, such as a thousand parameters."""
+    return problem(400, "The request can't be read.")
+
+
+def leave_to_django(request: HttpRequest, error: Exception) -> NoReturn:
+    """Raise it again, so that Django logs it and answers 400 or 500, with DEBUG as without."""
+    raise error
 
 
 def _as_problem(response: HttpResponseBase) -> HttpResponseBase:
