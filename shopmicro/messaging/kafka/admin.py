@@ -1,6 +1,6 @@
 """What operations ask of a cluster, and the ids of its topics."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
@@ -53,14 +53,20 @@ class KafkaAdmin:
         """Raise BrokerError if the cluster does not answer within ``timeout`` seconds."""
         self._metadata(timeout)
 
-    def topic_id(self, topic: str) -> str:
-        """Give the id of a topic. Raises BrokerError."""
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Give the ids of those topics that exist. Raises BrokerError."""
         metadata = self._metadata(_LOOKUP_SECONDS)
+        found = [topic for topic in topics if self._config.on_wire(topic) in metadata.topics]
         if metadata.cluster_id.startswith(_MOCK):
-            return str(metadata.cluster_id)
-        name = self._config.on_wire(topic)
-        described = self._client.describe_topics(TopicCollection([name]), request_timeout=_LOOKUP_SECONDS)
-        return str(_result(described[name], _LOOKUP_SECONDS).topic_id)
+            return dict.fromkeys(found, str(metadata.cluster_id))
+        if not found:
+            return {}
+        names = TopicCollection([self._config.on_wire(topic) for topic in found])
+        answers = self._client.describe_topics(names, request_timeout=_LOOKUP_SECONDS)
+        return {
+            topic: str(_result(answers[self._config.on_wire(topic)], _LOOKUP_SECONDS).topic_id)
+            for topic in found
+        }
 
     @property
     def _client(self) -> AdminClient:

@@ -1,7 +1,7 @@
 """Commits offsets: quietly while partitions are owned, and for sure before they are let go."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from time import monotonic
+from time import monotonic, sleep
 
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -11,9 +11,12 @@ from shopmicro.messaging.broker import TopicPartition
 from shopmicro.messaging.kafka.claims import Claims
 from shopmicro.messaging.kafka.config import KafkaConfig
 from shopmicro.messaging.kafka.noise import Complaints
-from shopmicro.messaging.kafka.positions import committed
+from shopmicro.messaging.kafka.positions import Committed, committed
+from shopmicro.messaging.kafka.topics import TopicIds
 
 log = structlog.get_logger(__name__)
+
+_AGAIN_SECONDS = 0.1
 
 
 class Commits:
@@ -21,12 +24,16 @@ class Commits:
 
     At most one is on its way, so that no late repeat within the client can pull an offset back.
     What is refused, or handled meanwhile, goes with the next one as long as its partition is owned.
+    Each carries the topic's id, which tells whether it still means the same records.
     """
 
-    def __init__(self, config: KafkaConfig, group: str, claims: Claims, complaints: Complaints) -> None:
+    def __init__(
+        self, config: KafkaConfig, group: str, claims: Claims, topics: TopicIds, complaints: Complaints
+    ) -> None:
         self._config = config
         self._group = group
         self._claims = claims
+        self._topics = topics
         self._complaints = complaints
         self._on_the_way: dict[TopicPartition, int | None] = {}
 
@@ -73,6 +80,8 @@ class Commits:
             except KafkaException as error:
                 refusal = str(error.args[0])
             offsets = self._claims.uncommitted(offsets)
+            if offsets:
+                sleep(_AGAIN_SECONDS)
         if offsets:
             log.warning(
                 "the last commit is not confirmed",
@@ -81,14 +90,16 @@ class Commits:
                 error=refusal,
             )
 
-    def _note(self, offsets: Mapping[TopicPartition, int], held: Iterable[int | None]) -> None:
+    def _note(self, offsets: Mapping[TopicPartition, int], held: Iterable[Committed]) -> None:
         for (source, offset), known in zip(offsets.items(), held, strict=True):
-            if known == offset:
+            if known.offset == offset:
                 self._claims.commit(source, self._claims.term(source), offset)
 
     def _on_wire(self, offsets: Mapping[TopicPartition, int]) -> list[WirePartition]:
         return [
-            WirePartition(self._config.on_wire(source.topic), source.partition, offset)
+            WirePartition(
+                self._config.on_wire(source.topic), source.partition, offset, self._topics.known(source.topic)
+            )
             for source, offset in offsets.items()
         ]
 

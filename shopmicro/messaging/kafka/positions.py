@@ -41,13 +41,32 @@ def bounds(consumer: Consumer, partitions: Sequence[WirePartition], seconds: flo
     ]
 
 
-def committed(consumer: Consumer, partitions: Sequence[WirePartition], seconds: float) -> list[int | None]:
-    """Ask for the group's committed offsets, None where there is none. Raises KafkaException."""
+class Committed(NamedTuple):
+    """A group's committed offset, None where there is none, and the id of the topic it was for."""
+
+    offset: int | None
+    topic_id: str
+
+
+def committed(consumer: Consumer, partitions: Sequence[WirePartition], seconds: float) -> list[Committed]:
+    """Ask for the group's committed offsets. Raises KafkaException."""
     answers = consumer.committed(list(partitions), timeout=seconds)
     raise_first(answers)
-    offsets = {(answer.topic, answer.partition): answer.offset for answer in answers}
-    found = (offsets[asked.topic, asked.partition] for asked in partitions)
-    return [offset if offset >= 0 else None for offset in found]
+    found = {
+        (answer.topic, answer.partition): Committed(
+            answer.offset if answer.offset >= 0 else None, answer.metadata or ""
+        )
+        for answer in answers
+    }
+    return [found[asked.topic, asked.partition] for asked in partitions]
+
+
+def still_meant(source: TopicPartition, position: Committed, topic_id: str) -> int | None:
+    """Give the committed offset, unless it was one of a topic that has been made anew since."""
+    if position.offset is not None and topic_id and position.topic_id not in ("", topic_id):
+        _report("the topic was made anew, and is read from its start", source, position.offset, 0)
+        return None
+    return position.offset
 
 
 def starting_offset(source: TopicPartition, wanted: int | None, log_bounds: Bounds) -> int:

@@ -1,7 +1,6 @@
 """One member of a consumer group of Kafka."""
 
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from time import monotonic
 from typing import Any
 
@@ -16,15 +15,17 @@ from confluent_kafka import (
 )
 from confluent_kafka import TopicPartition as WirePartition
 
-from shopmicro.messaging.broker import BrokerFatal, Record, TopicPartition
+from shopmicro.messaging.broker import BrokerError, BrokerFatal, Record, TopicPartition
 from shopmicro.messaging.kafka.admin import KafkaAdmin
+from shopmicro.messaging.kafka.buffer import Buffer
 from shopmicro.messaging.kafka.claims import Claims
 from shopmicro.messaging.kafka.commits import Commits
 from shopmicro.messaging.kafka.config import KafkaConfig
 from shopmicro.messaging.kafka.errors import broker_error, is_fatal
 from shopmicro.messaging.kafka.noise import Complaints
 from shopmicro.messaging.kafka.patience import within
-from shopmicro.messaging.kafka.positions import bounds, committed, starting_offset
+from shopmicro.messaging.kafka.positions import bounds, committed, starting_offset, still_meant
+from shopmicro.messaging.kafka.topics import TopicIds
 
 log = structlog.get_logger(__name__)
 
@@ -42,6 +43,7 @@ _ALWAYS = {
 }
 _CLASSIC = {"partition.assignment.strategy": "cooperative-sticky"}
 _LOOKUP_SECONDS = 3.0
+_PLACING_SECONDS = 5.0
 _COMMIT_SECONDS = 3.0
 _CLOSE_SECONDS = 3.0
 
@@ -56,14 +58,14 @@ class KafkaSubscriber:
     def __init__(self, config: KafkaConfig, group: str, topics: Sequence[str]) -> None:
         self._config = config
         self._group = group
-        self._admin = KafkaAdmin(config)
+        self._topics = TopicIds(KafkaAdmin(config), topics)
         self._complaints = Complaints()
         self._names = {config.on_wire(topic): topic for topic in topics}
         self._claims = Claims()
-        self._commits = Commits(config, group, self._claims, self._complaints)
-        self._buffer: deque[Record] = deque()
+        self._commits = Commits(config, group, self._claims, self._topics, self._complaints)
+        self._buffer = Buffer()
         self._strays: dict[TopicPartition, int | None] = {}
-        self._topic_ids: dict[str, str] = {}
+        self._next_placing = 0.0
         self._is_paused = False
         self._is_closing = False
         self._fatal: BrokerFatal | None = None
@@ -78,24 +80,25 @@ class KafkaSubscriber:
         A size is that of key and value, in bytes. Raises BrokerError.
         """
         self._resume()
+        self._watch_topics()
         self._place_strays()
         self._receive(max_records - len(self._buffer), 0 if self._buffer else timeout)
         self._commits.send(self._consumer)
-        return self._take(max_records, max_bytes)
+        return self._buffer.take(max_records, max_bytes)
 
     def keep_alive(self, timeout: float) -> None:
-        """Stay in the group without taking records; they flow again with the next `poll`.
+        """Stay in the group without taking records: a few are kept for the next `poll`.
 
-        Raises BrokerFatal.
+        Partitions are paused only once enough are kept, since the client takes up to a second
+        to fetch again after a pause. Raises BrokerError.
         """
-        if not self._is_paused:
-            self._is_paused = True
-            self._consumer.pause(self._assigned())
         until = monotonic() + timeout
-        while True:
-            self._receive(1, max(0.0, until - monotonic()))
-            if monotonic() >= until:
-                break
+        left = timeout
+        while left >= 0:
+            if self._buffer.is_full:
+                self._pause()
+            self._receive(1, left)
+            left = until - monotonic()
         self._commits.send(self._consumer)
 
     def owns(self, record: Record) -> bool:
@@ -108,7 +111,7 @@ class KafkaSubscriber:
         for record in records:
             if self.owns(record):
                 firsts[record.source] = min(record.offset, firsts.get(record.source, record.offset))
-        self._drop_buffered(firsts)
+        self._buffer.drop(firsts)
         for source, offset in firsts.items():
             self._go_to(source, offset)
 
@@ -118,13 +121,15 @@ class KafkaSubscriber:
         self._commits.send(self._consumer)
 
     def topic_id(self, topic: str) -> str:
-        """Give the broker's id of a topic, asked for once an assignment. Raises BrokerError."""
-        if topic not in self._topic_ids:
-            self._topic_ids[topic] = self._admin.topic_id(topic)
-        return self._topic_ids[topic]
+        """Give the broker's id of a topic, at most ten seconds old. Raises BrokerError."""
+        if self._topics.is_due:
+            self._start_over(self._topics.refresh())
+        return self._topics.require(topic)
 
     def close(self) -> None:
         """Make commits safe and leave the group; a broker that is away is not waited for long."""
+        if self._is_closing:
+            return
         self._commits.make_safe(self._consumer, self._claims.sources(), _COMMIT_SECONDS)
         self._is_closing = True
         left = within(_CLOSE_SECONDS, self._consumer.close)
@@ -133,7 +138,7 @@ class KafkaSubscriber:
         elif left.error is not None:
             log.warning("leaving the group failed", group=self._group, error=str(left.error))
         self._claims.let_go(self._claims.sources())
-        self._buffer.clear()
+        self._buffer = Buffer()
 
     def _options(self) -> dict[str, Any]:
         always = {
@@ -173,30 +178,25 @@ class KafkaSubscriber:
             source = TopicPartition(self._names[message.topic()], message.partition())
             term = self._claims.term(source)
             if term is not None:
-                self._buffer.append(_record(source, term, message))
+                self._buffer.add(_record(source, term, message))
 
-    def _take(self, max_records: int, max_bytes: int) -> list[Record]:
-        taken: list[Record] = []
-        size = 0
-        while self._buffer and len(taken) < max_records and size < max_bytes:
-            record = self._buffer.popleft()
-            size += len(record.value or b"") + len(record.key or b"")
-            taken.append(record)
-        return taken
+    def _pause(self) -> None:
+        if not self._is_paused:
+            self._is_paused = True
+            self._consumer.pause(self._assigned())
 
     def _resume(self) -> None:
         if self._is_paused:
             self._is_paused = False
             self._consumer.resume(self._assigned())
 
-    def _drop_buffered(self, sources: Iterable[TopicPartition]) -> None:
-        gone = set(sources)
-        self._buffer = deque(record for record in self._buffer if record.source not in gone)
-
     # --- Positions ----------------------------------------------------------------------------
 
     def _go_to(self, source: TopicPartition, offset: int) -> None:
         """Read on from an offset. A partition that does not fetch yet refuses to seek: it is taken anew."""
+        if source in self._strays:
+            self._strays[source] = offset
+            return
         target = self._on_wire(source, offset)
         try:
             self._consumer.seek(target)
@@ -213,14 +213,19 @@ class KafkaSubscriber:
             raise broker_error(error.args[0]) from None
 
     def _place_strays(self) -> None:
-        """Put partitions whose position the log does not hold where they can be read."""
-        if not self._strays:
+        """Put partitions whose position the log does not hold where they can be read.
+
+        If that can't be found out now, the others flow on and it is tried again later.
+        """
+        if not self._strays or monotonic() < self._next_placing:
             return
         sources = list(self._strays)
         try:
             found = bounds(self._consumer, [self._on_wire(source) for source in sources], _LOOKUP_SECONDS)
         except KafkaException as error:
-            raise broker_error(error.args[0]) from None
+            self._next_placing = monotonic() + _PLACING_SECONDS
+            self._hear(error.args[0])
+            return
         for source, log_bounds in zip(sources, found, strict=True):
             self._take_anew(self._on_wire(source, starting_offset(source, self._strays[source], log_bounds)))
             del self._strays[source]
@@ -233,22 +238,50 @@ class KafkaSubscriber:
         """
         sources = [self._off_wire(partition) for partition in partitions]
         try:
-            wanted = committed(self._consumer, partitions, _LOOKUP_SECONDS)
+            positions = committed(self._consumer, partitions, _LOOKUP_SECONDS)
             found = bounds(self._consumer, partitions, _LOOKUP_SECONDS)
         except KafkaException as error:
             log.warning("starting offsets are not known yet", group=self._group, error=str(error.args[0]))
             return [self._on_wire(source, OFFSET_STORED) for source in sources]
         return [
-            self._on_wire(source, starting_offset(source, offset, log_bounds))
-            for source, offset, log_bounds in zip(sources, wanted, found, strict=True)
+            self._on_wire(
+                source,
+                starting_offset(
+                    source, still_meant(source, position, self._topics.known(source.topic)), log_bounds
+                ),
+            )
+            for source, position, log_bounds in zip(sources, positions, found, strict=True)
         ]
+
+    def _watch_topics(self) -> None:
+        if self._topics.is_due and self._claims.sources():
+            self._look_at_topics()
+
+    def _look_at_topics(self) -> None:
+        try:
+            self._start_over(self._topics.refresh())
+        except BrokerError as error:
+            log.debug("topic ids are not known now", group=self._group, error=str(error))
+
+    def _start_over(self, topics: Collection[str]) -> None:
+        """Read topics that were made anew from their start, in new terms."""
+        anew = [source for source in self._claims.sources() if source.topic in topics]
+        if not anew:
+            return
+        log.error(
+            "a topic was made anew, and is read from its start", group=self._group, topics=sorted(topics)
+        )
+        self._buffer.drop(anew)
+        for source in anew:
+            self._claims.take(source)
+            self._strays[source] = None
 
     # --- Partitions come and go ---------------------------------------------------------------
 
     def _on_assign(self, consumer: Consumer, partitions: list[WirePartition]) -> None:
-        self._topic_ids.clear()
         if not partitions or self._is_closing:
             return
+        self._look_at_topics()
         consumer.incremental_assign(self._starting_partitions(partitions))
         for partition in partitions:
             self._claims.take(self._off_wire(partition))
@@ -269,7 +302,7 @@ class KafkaSubscriber:
 
     def _let_go(self, partitions: Sequence[WirePartition]) -> None:
         gone = [self._off_wire(partition) for partition in partitions]
-        self._drop_buffered(gone)
+        self._buffer.drop(gone)
         self._claims.let_go(gone)
         for source in gone:
             self._strays.pop(source, None)

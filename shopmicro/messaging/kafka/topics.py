@@ -1,0 +1,46 @@
+"""Watches whether a topic was made anew: its offsets then mean other records."""
+
+from collections.abc import Sequence
+from time import monotonic
+
+from shopmicro.messaging.broker import Refused
+from shopmicro.messaging.kafka.admin import KafkaAdmin
+
+_FRESH_SECONDS = 10.0
+
+
+class TopicIds:
+    """The ids of a member's topics, looked up again every ten seconds.
+
+    The client does not tell when a topic is deleted and made anew: it reads on at the old
+    offset, and so would skip what the new topic holds before it.
+    """
+
+    def __init__(self, admin: KafkaAdmin, topics: Sequence[str]) -> None:
+        self._admin = admin
+        self._topics = topics
+        self._ids: dict[str, str] = {}
+        self._fresh_until = 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to look again."""
+        return monotonic() >= self._fresh_until
+
+    def refresh(self) -> set[str]:
+        """Look up the ids, and give the topics whose id is another than before. Raises BrokerError."""
+        self._fresh_until = monotonic() + _FRESH_SECONDS
+        ids = self._admin.topic_ids(self._topics)
+        anew = {topic for topic, id_ in ids.items() if self._ids.get(topic, id_) != id_}
+        self._ids.update(ids)
+        return anew
+
+    def known(self, topic: str) -> str:
+        """Give the id of a topic as last seen, empty if it was not."""
+        return self._ids.get(topic, "")
+
+    def require(self, topic: str) -> str:
+        """Give the id of a topic. Raises Refused if it is not known to exist."""
+        if topic not in self._ids:
+            raise Refused(f"no topic {topic}")
+        return self._ids[topic]
