@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.test import Client
 
-from catalog.models import Product
 from catalog.operations import load_catalog
 from orders.models import Order, OrderItem
 from shopmicro.messaging.models import OutboxEvent
@@ -20,9 +20,11 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_written(db: None) -> Iterator[None]:
+def _nothing_is_written(db: None, tmp_path: Path) -> Iterator[None]:
+    dearest = {"id": DEAREST, "name": "The whole roastery", "price_cents": 2**63 - 1}
+    (tmp_path / "dearest.json").write_text(json.dumps([dearest]))
     load_catalog()
-    Product.objects.create(id=DEAREST, name="The whole roastery", price_cents=2**63 - 1)
+    load_catalog(path=tmp_path / "dearest.json")
     yield
     assert not Order.objects.exists()
     assert not OrderItem.objects.exists()
