@@ -1,7 +1,7 @@
 """Mail servers that are away, refuse or repeat; workers that die; texts that would be headers."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -26,6 +26,7 @@ from notifications.tests.scene import (
 )
 from payments.events import PaymentResult
 from shopmicro.messaging.handler import APPLIED, Kind, Outcome
+from tests.servers import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -220,25 +221,41 @@ def test_a_failure_that_is_recorded_late_does_not_undo_what_another_worker_did(s
     assert (row.state, row.error, row.sent_at) == ("sent", "", NOW)
 
 
-@pytest.mark.parametrize("is_contradiction", [False, True], ids=["the same result", "a contradiction"])
-def test_two_workers_at_once_tell_an_order_once(scene: Scene, is_contradiction: bool) -> None:
-    shoppers = sorted(order() for _ in range(10))
-    other = failure if is_contradiction else success
-    batches = [[success(shopper) for shopper in shoppers], [other(shopper) for shopper in shoppers[::-1]]]
-    together = threading.Barrier(2)
-    kinds: list[Kind] = []
+@pytest.mark.parametrize("other", [success, failure], ids=["the same result", "a contradiction"])
+def test_while_one_worker_judges_an_order_another_one_waits(
+    scene: Scene, other: Callable[[str], PaymentResult]
+) -> None:
+    shopper = order()
+    has_judged, may_go_on = threading.Event(), threading.Event()
 
-    def run(batch: Sequence[PaymentResult]) -> None:
-        together.wait(10)
-        kinds.extend(outcome.kind for outcome in work(scene, batch))
+    def hold(execute: Any, sql: str, *others: Any) -> Any:
+        if sql.startswith('INSERT INTO "notifications"'):
+            has_judged.set()
+            may_go_on.wait(30)
+        return execute(sql, *others)
+
+    def work_slowly() -> None:
+        with connection.execute_wrapper(hold):
+            work(scene, [success(shopper)])
         connection.close()
 
-    workers = [threading.Thread(target=run, args=[batch]) for batch in batches]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(60)
-    assert len(kinds) == 20
-    assert kinds.count(Kind.APPLIED) == 10
-    told = sorted(subject.split()[2] for subject in scene.subjects())
-    assert told == shoppers
+    def work_meanwhile() -> None:
+        work(scene, [other(shopper)])
+        connection.close()
+
+    first, second = threading.Thread(target=work_slowly), threading.Thread(target=work_meanwhile)
+    first.start()
+    assert has_judged.wait(30)
+    second.start()
+    eventually(lambda: is_anybody_waiting_for_a_lock() or not second.is_alive())
+    may_go_on.set()
+    first.join(30)
+    second.join(30)
+    assert scene.subjects() == [f"Your order {shopper} is confirmed"]
+    assert ("confirmed", "sent", "yes") in rows()
+
+
+def is_anybody_waiting_for_a_lock() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        return bool(cursor.fetchone()[0])

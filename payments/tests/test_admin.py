@@ -1,8 +1,5 @@
 """Payments in the admin."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
@@ -18,8 +15,7 @@ LIST = "/admin/payments/payment/"
 
 
 @pytest.fixture
-def admin(client: Client, settings: Any, tmp_path: Path) -> Client:
-    settings.STATIC_ROOT = tmp_path
+def admin(client: Client) -> Client:
     client.force_login(User.objects.create_superuser("ann"))
     return client
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from payments.gateway import Charge
 from payments.handlers import payment_processor
@@ -176,3 +177,16 @@ def test_calls_of_one_batch_run_side_by_side(scene: Scene, gateway: CountingGate
     scene.consume(*map(created, orders))
     assert not gateway.meet.broken
     assert told() == [approved(order) for order in orders]
+
+
+def test_rows_are_taken_in_the_order_of_their_orders_ids() -> None:
+    orders = [NewOrder(*[new_order()] * 2, 2598) for _ in range(3)]
+    with CaptureQueriesContext(connection) as queries:
+        start_payments(orders=orders)
+        with transaction.atomic():
+            record_results(results=[(order, Charge(approved=True)) for order in orders], now=NOW)
+    statements = [query["sql"].strip() for query in queries]
+    (insert,) = [sql for sql in statements if sql.startswith("INSERT INTO payments")]
+    (lock,) = [sql for sql in statements if sql.endswith("FOR UPDATE")]
+    assert "ORDER BY order_id\nON CONFLICT" in insert
+    assert 'ORDER BY "payments"."order_id" ASC FOR UPDATE' in lock
