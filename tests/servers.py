@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from shopmicro.embedded.docker import DockerKafka, missing_docker
 from shopmicro.embedded.java import missing_tool
@@ -53,6 +54,11 @@ class Kafka:
 
     bootstrap_servers: str
     server: KafkaServer | None
+
+    @property
+    def prefix(self) -> str:
+        """What the names of this run's topics and groups begin with."""
+        return os.environ.get("KAFKA_PREFIX", "")
 
 
 def set_environment() -> None:
@@ -87,12 +93,21 @@ def kafka() -> Iterator[Kafka]:
     """The broker of this run; without one the test is not run."""
     if GIVEN_BROKER:
         yield Kafka(GIVEN_BROKER, None)
+        remove_topics(GIVEN_BROKER, os.environ["KAFKA_PREFIX"])
     elif missing_tool():
         with DockerKafka(DIRECTORY / "kafka", port=KAFKA_PORT) as container:
             yield Kafka(container.bootstrap_servers, None)
     else:
         with KafkaServer(DIRECTORY / "kafka", port=KAFKA_PORT) as server:
             yield Kafka(server.bootstrap_servers, server)
+
+
+def remove_topics(bootstrap_servers: str, prefix: str) -> None:
+    """Take this run's topics off a broker that outlives it."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    ours = [name for name in admin.list_topics(timeout=10).topics if name.startswith(prefix)]
+    for removed in (admin.delete_topics(ours) if ours else {}).values():
+        removed.result(30)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 
 from shopmicro.embedded.accounts import give, unprivileged
-from shopmicro.embedded.errors import EmbeddedError
+from shopmicro.embedded.errors import EmbeddedError, tells_of_full_disk
 from shopmicro.embedded.ports import free_port, require_free
 from shopmicro.embedded.processes import Child, wait_until
 
@@ -117,10 +117,11 @@ class Postgres:
         if memory is not None:
             ctypes.CDLL(None).shmctl(memory, IPC_RMID, None)
 
-    def create_database(self, name: str) -> None:
-        """Create an empty database."""
+    def create_database(self, name: str, template: str = "template1") -> None:
+        """Create a database: an empty one, or a copy of one that nobody is connected to."""
+        create = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            connection.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
 
     def _make_data(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -173,7 +174,7 @@ def wheel_binaries() -> Path:
 
 def initdb_failure(stderr: str, directory: Path) -> str:
     """One line that says why initdb failed."""
-    if "No space left on device" in stderr:
+    if tells_of_full_disk(stderr):
         return f"the disk that holds {directory} is full: free some space, and start again"
     errors = [line.strip() for line in stderr.splitlines() if "error" in line.lower()]
     return f"PostgreSQL's data could not be made in {directory}: {errors[0] if errors else stderr.strip()}"

@@ -8,6 +8,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,10 @@ class Shop:
 
     def stop(self, *names: str) -> None:
         """Ask processes to end, and see that they end well."""
-        for name in names:
-            code = self._running.pop(name).stop()
+        children = [self._running.pop(name) for name in names]
+        with ThreadPoolExecutor(len(children) or 1) as stoppers:
+            codes = list(stoppers.map(Child.stop, children))
+        for name, code in zip(names, codes, strict=True):
             assert code == 0, f"{name} exited with {code}:\n{self.log(name)}"
 
     def restart(self, *names: str, **environment: str) -> None:
