@@ -22,7 +22,7 @@ class OrderQuerySet(models.QuerySet["Order"]):
 
     def among(self, ids: list[str]) -> "OrderQuerySet":
         """Orders with these ids, given as text: one array parameter however many there are."""
-        among = RawSQL("orders.id = ANY(%s::uuid[])", [ids], output_field=models.BooleanField())  # noqa: S611
+        among = RawSQL("orders.id = ANY(%s::uuid[])", [ids], output_field=models.BooleanField())
         return self.filter(among)
 
     def locked(self) -> "OrderQuerySet":

@@ -62,9 +62,9 @@ class Probe:
         with self._lock:
             answer = self._answer
             if answer is None or (answer.done() and self._clock() - self._asked_at > self._fresh_for):
-                answer = self._answer = Future()
-                self._asked_at = self._clock()
+                answer = Future()
                 Thread(target=self._run, args=(answer,), name=f"probe-{self.name}", daemon=True).start()
+                self._answer, self._asked_at = answer, self._clock()
             return answer
 
     def _run(self, answer: "Future[bool]") -> None:

@@ -79,7 +79,9 @@ def problem_middleware(get_response: GetResponse) -> GetResponse:
 def on_validation_error(request: HttpRequest, error: ValidationError) -> HttpResponse:
     """Answer 422, naming each member or parameter that was refused."""
     errors = [_refusal(one["loc"], one["msg"]) for one in error.errors[:MAX_ERRORS]]
-    return problem(422, f"{len(error.errors)} of the request's members can't be taken.", errors=errors)
+    first = errors[0].get("pointer") or errors[0]["parameter"]
+    more = f" (and {len(error.errors) - 1} more)" if len(error.errors) > 1 else ""
+    return problem(422, f"{first}: {errors[0]['detail']}{more}", errors=errors)
 
 
 def on_http_error(request: HttpRequest, error: HttpError) -> HttpResponse:

@@ -122,6 +122,14 @@ def test_the_api_needs_no_csrf_token_and_hands_out_no_cookie() -> None:
     assert not response.cookies
 
 
+def test_the_detail_names_the_first_of_what_is_refused(client: Client) -> None:
+    response = client.post(ORDERS, '{"customer_id": 7, "items": []}', content_type="application/json")
+
+    told = assert_problem(response, 422)
+    assert told["detail"] == "#/customer_id: Input should be a valid string (and 1 more)"
+    assert [error["pointer"] for error in told["errors"]] == ["#/customer_id", "#/items"]
+
+
 def test_a_problem_may_carry_members_of_its_own() -> None:
     told = json.loads(problem(503, "Later.", checks={"broker": "does not answer"}).content)
 
