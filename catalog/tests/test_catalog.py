@@ -193,3 +193,8 @@ def test_the_admin_refuses_a_product_that_cannot_be(
     assert response.status_code == 200
     assert response.context["adminform"].form.errors
     assert not Product.objects.exists()
+
+
+@pytest.mark.parametrize(("query", "status"), [("name=%00", 400), ("stock=x", 400), ("q=%00", 200)])
+def test_the_admin_breaks_on_no_query(admin_client: Client, query: str, status: int) -> None:
+    assert admin_client.get(f"/admin/catalog/product/?{query}").status_code == status
