@@ -33,5 +33,6 @@ class Wakeup:
         self._hear(seconds, stop_after=1)
 
     def _hear(self, seconds: float, stop_after: int | None = None) -> None:
-        for _ in self._session.notifies(timeout=seconds, stop_after=stop_after):
-            pass
+        with connection.wrap_database_errors:
+            for _ in self._session.notifies(timeout=seconds, stop_after=stop_after):
+                pass

@@ -332,6 +332,22 @@ def test_a_notification_ends_the_wait_and_its_absence_does_not_matter(broker: Me
     assert not running.is_alive()
 
 
+def test_a_session_lost_while_waiting_for_a_notification_is_replaced(broker: MemoryBroker) -> None:
+    relay = make_relay(broker, wakeup=Wakeup(), poll_seconds=20)
+    stop = Stop()
+    running = threading.Thread(target=lambda: relay.run(stop))
+    running.start()
+    waiting = "FROM pg_stat_activity WHERE state = 'idle' AND query LIKE '%%FROM outbox%%'"
+    eventually(lambda: rows(f"SELECT pid {waiting}"))
+    rows(f"SELECT pg_terminate_backend(pid) {waiting}")
+    write("a")
+    eventually(lambda: on_topic(broker) == ["a"], timeout=10)
+    stop.request()
+    write("the last one wakes it to see the stop")
+    running.join(30)
+    assert not running.is_alive()
+
+
 def test_polling_alone_is_enough(broker: MemoryBroker, settings: Any) -> None:
     settings.OUTBOX_NOTIFY = False
     relay = make_relay(broker)
