@@ -7,7 +7,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from shopmicro.embedded.errors import EmbeddedError
+from shopmicro.embedded.errors import EmbeddedError, tells_of_full_disk
 
 OLDEST_JAVA = 17
 POM = Path(__file__).with_name("kafka-pom.xml")
@@ -58,7 +58,7 @@ def write_class_path(target: Path) -> None:
 
 def maven_failure(output: str) -> str:
     """One line that says why Maven failed."""
-    if "No space left on device" in output:
+    if tells_of_full_disk(output):
         return "the disk that holds Maven's repository is full: free some space, and start again"
     errors = [line.strip() for line in output.splitlines() if "ERROR" in line] or [output.strip()]
     return f"Maven could not download Kafka: check the network; it said: {errors[0]}"

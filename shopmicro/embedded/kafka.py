@@ -18,8 +18,10 @@ from shopmicro.embedded.processes import Child, wait_until
 VERSION = "4.1.1"
 START_LIMIT = 60.0
 HEAP = ("-Xms256m", "-Xmx400m")
+# The counters that jstat reads are a file in the temporary directory of the whole machine.
+NO_COUNTERS = "-XX:-UsePerfData"
 # Short-lived programs are faster without the optimising compiler.
-TOOL = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+TOOL = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", NO_COUNTERS)
 
 SETTINGS = {
     "process.roles": "broker,controller",
@@ -83,8 +85,9 @@ class KafkaServer:
         properties = self._write_properties()
         if not (self.data / "meta.properties").exists():
             self.tool("kafka.tools.StorageTool", "format", "-t", secrets.token_hex(11), "-c", str(properties))
-        logging = "-Dorg.apache.logging.log4j.level=INFO"
-        command = [java(), *HEAP, logging, f"@{self._class_path()}", "kafka.Kafka", str(properties)]
+        # What a killed JVM leaves lies in the directory.
+        options = ["-Dorg.apache.logging.log4j.level=INFO", f"-Djava.io.tmpdir={self.directory}", NO_COUNTERS]
+        command = [java(), *HEAP, *options, f"@{self._class_path()}", "kafka.Kafka", str(properties)]
         self._child = Child(command, log=self.directory / "kafka.log", grace=20)
         try:
             wait_until(

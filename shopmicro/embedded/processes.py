@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Self, TypeVar
 
 from shopmicro.embedded import supervise
-from shopmicro.embedded.errors import EmbeddedError
+from shopmicro.embedded.errors import EmbeddedError, tells_of_full_disk
 
 T = TypeVar("T")
 
@@ -97,10 +97,11 @@ class Child:
 
     def last_words(self) -> str:
         """One line: how it ended, and the last that it wrote."""
-        written = self.log.read_text(errors="replace").split("\n") if self.log else []
-        if any("No space left on device" in line for line in written):
+        written = self.log.read_text(errors="replace") if self.log else ""
+        if tells_of_full_disk(written):
             return f"the disk that holds {self.log} is full: free some space, and start again"
-        last = next((line.strip() for line in reversed(written) if line.strip()), "it wrote nothing")
+        lines = (line.strip() for line in reversed(written.split("\n")))
+        last = next(filter(None, lines), "it wrote nothing")
         return f"{self.name} ended with status {self.wait()}: {last} (more in {self.log})"
 
     def _let_go(self) -> None:
