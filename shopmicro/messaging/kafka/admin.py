@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 _CREATE_SECONDS = 30.0
 _ANSWER_SECONDS = 10.0
-_LOOKUP_SECONDS = 3.0
+_LOOKUP_SECONDS = 1.5
 _SLACK_SECONDS = 1.0
 _MOCK = "mockCluster"
 

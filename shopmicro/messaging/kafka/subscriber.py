@@ -42,9 +42,9 @@ _ALWAYS = {
     "auto.offset.reset": "error",
 }
 _CLASSIC = {"partition.assignment.strategy": "cooperative-sticky"}
-_LOOKUP_SECONDS = 3.0
+_LOOKUP_SECONDS = 1.5
 _PLACING_SECONDS = 5.0
-_COMMIT_SECONDS = 3.0
+_COMMIT_SECONDS = 2.0
 _CLOSE_SECONDS = 3.0
 
 
