@@ -3,17 +3,17 @@
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Field
+from django.db.models import Field, Model
 from django.db.models.functions import Now
-from django.forms import ModelForm
+from django.forms import Form
 from django.http import HttpRequest
-from unfold.admin import ModelAdmin  # type: ignore[import-untyped]
+from unfold.admin import ModelAdmin
 
 from catalog.models import Product
 
 
 @admin.register(Product)
-class ProductAdmin(ModelAdmin):  # type: ignore[misc]
+class ProductAdmin(ModelAdmin):
     """Products are added and changed here, never deleted: orders refer to them by id."""
 
     list_display = ("name", "price_cents", "stock", "updated_at")
@@ -34,10 +34,10 @@ class ProductAdmin(ModelAdmin):  # type: ignore[misc]
         """Let the form remember what it showed, which is what a change is measured against."""
         return super().formfield_for_dbfield(db_field, request, show_hidden_initial=True, **kwargs)
 
-    def save_model(self, request: HttpRequest, obj: Product, form: "ModelForm[Any]", change: bool) -> None:
+    def save_model(self, request: HttpRequest, obj: Model, form: Form, change: bool) -> None:
         """Write only what was changed in the form: stock may have moved since it was opened."""
         if not change:
             obj.save(force_insert=True)
-        elif form.changed_data:
+        elif form.changed_data and isinstance(obj, Product):
             obj.updated_at = Now()
             obj.save(update_fields=[*form.changed_data, "updated_at"])

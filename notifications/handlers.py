@@ -110,7 +110,7 @@ def _outcome(result: PaymentResult, answer: Outcome | Exception) -> Outcome:
     if isinstance(answer, Outcome):
         return answer
     if isinstance(answer, MailUnavailable):
-        return retrying("mail_unavailable", str(answer))
+        return retrying("mail_unavailable", str(answer), is_outage=True)
     if isinstance(answer, MailRefused):
         return parked("mail_refused", str(answer))
     # Its text may hold the address, so only its kind and place are told.

@@ -93,7 +93,7 @@ def _failure(order: NewOrder, answer: Charge | Exception | None) -> Outcome | No
     if not isinstance(answer, Exception):
         return None
     if isinstance(answer, GatewayUnavailable):
-        return retrying("gateway_unavailable", str(answer))
+        return retrying("gateway_unavailable", str(answer), is_outage=True)
     log.error("the gateway broke", order_id=order.order_id, exc_info=answer)
     return retrying("gateway_broke", f"{type(answer).__name__}: {answer}")
 

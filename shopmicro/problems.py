@@ -9,7 +9,7 @@ from urllib.parse import quote
 import structlog
 from django.core.exceptions import SuspiciousOperation
 from django.db import DatabaseError
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseNotAllowed
 from django.http.response import HttpResponseBase
 from ninja.errors import HttpError, ValidationError
 
@@ -58,11 +58,15 @@ def problem(status: int, detail: str = "", **members: Any) -> HttpResponse:
 
 
 def problem_middleware(get_response: GetResponse) -> GetResponse:
-    """Answer every error under /v1/ as a problem, HEAD as GET without a body, OPTIONS with Allow."""
+    """Answer every error under /v1/ as a problem, HEAD as GET without a body, OPTIONS with Allow.
+
+    Elsewhere a query with a NUL, which PostgreSQL can't hold, is refused before Django's admin asks for it.
+    """
 
     def answer(request: HttpRequest) -> HttpResponseBase:
         if not request.path_info.startswith("/v1/"):
-            return get_response(request)
+            holds_nul = "%00" in request.META.get("QUERY_STRING", "")
+            return HttpResponseBadRequest("The query holds NUL.") if holds_nul else get_response(request)
         asked = request.method
         if asked == "HEAD":
             request.method = "GET"

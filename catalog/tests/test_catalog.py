@@ -195,6 +195,6 @@ def test_the_admin_refuses_a_product_that_cannot_be(
     assert not Product.objects.exists()
 
 
-@pytest.mark.parametrize(("query", "status"), [("name=%00", 400), ("stock=x", 400), ("q=%00", 200)])
+@pytest.mark.parametrize(("query", "status"), [("name=%00", 400), ("stock=x", 400), ("q=%00", 400)])
 def test_the_admin_breaks_on_no_query(admin_client: Client, query: str, status: int) -> None:
     assert admin_client.get(f"/admin/catalog/product/?{query}").status_code == status

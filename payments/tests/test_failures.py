@@ -85,7 +85,9 @@ def test_an_order_whose_gateway_stays_away_is_parked_with_its_payment_open(
     order = new_order()
     gateway.away = {order}
     scene.consume(created(order))
-    scene.retry()
+    for _ in range(3):
+        scene.retry()
+    assert letters() == [("retrying", "gateway_unavailable", "no answer within 5 s")]
     scene.retry()
     assert letters() == [("parked", "gateway_unavailable", "no answer within 5 s")]
     assert (payments(), told()) == ([(order, 2598, "started", "")], [])

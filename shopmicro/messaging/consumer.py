@@ -1,11 +1,12 @@
 """One member of a consumer group: poll, handle a batch in one transaction, then commit offsets."""
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import datetime
+from threading import Thread
 from time import monotonic
+from typing import Any
 
 import structlog
 from django.db import DatabaseError, InterfaceError, connection
@@ -21,7 +22,7 @@ from shopmicro.messaging.shutdown import Stop, StopRequested
 log = structlog.get_logger(__name__)
 
 _RETRY_LOOK_SECONDS = 1.0
-_RETRY_LIMIT = 100
+_RETRY_WORK_SECONDS = 1.0
 _KEEP_ALIVE_SECONDS = 0.5
 
 
@@ -60,7 +61,6 @@ class Consumer:
         self._clock = clock
         self._subscriber: Subscriber | None = None
         self._dead_letters = DeadLetters(group.name, policy, self._topic_id, now)
-        self._calls = ThreadPoolExecutor(limits.concurrency, thread_name_prefix=group.name)
         self._next_retry_look = 0.0
         self._failures = 0
 
@@ -113,7 +113,6 @@ class Consumer:
 
     def close(self) -> None:
         """Leave the group and let go of the database."""
-        self._calls.shutdown(wait=False, cancel_futures=True)
         if self._subscriber is not None:
             self._subscriber.close()
             self._subscriber = None
@@ -130,8 +129,9 @@ class Consumer:
         if self._clock() < self._next_retry_look:
             return
         self._next_retry_look = self._clock() + _RETRY_LOOK_SECONDS
-        for _ in range(_RETRY_LIMIT):
-            letter = None if stop.requested else self._dead_letters.claim_due()
+        work_until = self._clock() + _RETRY_WORK_SECONDS
+        while not stop.requested and self._clock() < work_until:
+            letter = self._dead_letters.claim_due()
             if letter is None:
                 return
             self._handle([read(self._group, record_of(letter), letter)], stop)
@@ -142,15 +142,26 @@ class Consumer:
         for item, call in zip(items, calls, strict=True):
             assert item.event is not None
             chains[item.event.aggregate_id].append((item, call))
-        pending: set[Future[None]] = {self._calls.submit(_run_chain, chain) for chain in chains.values()}
-        while pending:
-            done, pending = wait(pending, _KEEP_ALIVE_SECONDS, FIRST_EXCEPTION)
-            for future in done:
-                future.result()
-            if pending:
-                self.subscriber.keep_alive(0)
-            if stop.requested and pending:
+        waiting = deque(chains.values())
+        threads = [
+            Thread(target=_run_chains, args=(waiting,), name=f"{self._group.name}-call", daemon=True)
+            for _ in range(min(self._limits.concurrency, len(waiting)))
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                self._stay_until_ended(thread, stop)
+        finally:
+            waiting.clear()
+
+    def _stay_until_ended(self, thread: Thread, stop: Stop) -> None:
+        thread.join(_KEEP_ALIVE_SECONDS)
+        while thread.is_alive():
+            if stop.requested:
                 raise StopRequested
+            self.subscriber.keep_alive(0)
+            thread.join(_KEEP_ALIVE_SECONDS)
 
     def _wait_out(self, error: Exception, stop: Stop) -> None:
         self._failures += 1
@@ -187,12 +198,22 @@ class Consumer:
         return self.subscriber.topic_id(topic)
 
 
-def _run_chain(chain: Sequence[tuple[Item, Call]]) -> None:
-    for item, call in chain:
+def _run_chains(waiting: deque[list[tuple[Item, Call]]]) -> None:
+    """Run chains of calls until none waits; a thread that is abandoned ends after its call."""
+    while waiting:
         try:
-            item.result = call()
-        except Exception as error:  # noqa: BLE001 - handed to the handler, which judges it
-            item.result = error
+            chain = waiting.popleft()
+        except IndexError:
+            return
+        for item, call in chain:
+            item.result = _answer(call)
+
+
+def _answer(call: Call) -> Any:
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001 - handed to the handler, which judges it
+        return error
 
 
 def _line(error: Exception) -> str:

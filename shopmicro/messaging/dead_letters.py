@@ -30,10 +30,18 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """After how many tries a letter is parked, and how long it waits between two."""
+    """After how many tries a letter is parked, and how long it waits between two.
+
+    ``outage_attempts`` holds for letters that wait for something outside to come back.
+    """
 
     attempts: int
+    outage_attempts: int
     backoff: Backoff
+
+    def is_used_up(self, outcome: Outcome, attempts: int) -> bool:
+        """Say whether a message of this outcome has had all its tries."""
+        return attempts >= (self.outage_attempts if outcome.is_outage else self.attempts)
 
     def next_attempt(self, now: datetime, attempts: int) -> datetime:
         """Say when to try again after this many tries."""
@@ -106,7 +114,7 @@ class DeadLetters:
     def _state_after(self, letter: DeadLetter, outcome: Outcome) -> DeadLetter.State:
         if not outcome.is_set_aside:
             return DeadLetter.State.REPLAYED
-        if outcome.kind is Kind.PARKED or letter.attempts >= self._policy.attempts:
+        if outcome.kind is Kind.PARKED or self._policy.is_used_up(outcome, letter.attempts):
             return DeadLetter.State.PARKED
         return DeadLetter.State.RETRYING
 

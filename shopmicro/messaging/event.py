@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import isinf
 from typing import Any, TypeVar
 
 MAX_ID_LENGTH = 255
@@ -86,7 +87,10 @@ def parse_json(value: bytes) -> Any:
     """
     try:
         parsed = json.loads(
-            value.decode(), object_pairs_hook=_unique_members, parse_constant=_refuse_constant
+            value.decode(),
+            object_pairs_hook=_unique_members,
+            parse_float=_finite,
+            parse_constant=_refuse_constant,
         )
     except Malformed:
         raise
@@ -167,6 +171,13 @@ def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> None:
     raise Malformed(f"the JSON holds {name}")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if isinf(number):
+        raise Malformed("the JSON holds a number that is too large")
+    return number
 
 
 def _depth(parsed: Any) -> int:

@@ -32,11 +32,15 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one message; ``error`` is a name to group by, ``reason`` a sentence."""
+    """What became of one message; ``error`` is a name to group by, ``reason`` a sentence.
+
+    ``is_outage`` says of a RETRYING one that something outside is away, which may last.
+    """
 
     kind: Kind
     error: str = ""
     reason: str = ""
+    is_outage: bool = False
 
     @property
     def is_set_aside(self) -> bool:
@@ -57,9 +61,12 @@ def parked(error: str, reason: str) -> Outcome:
     return Outcome(Kind.PARKED, error, reason)
 
 
-def retrying(error: str, reason: str) -> Outcome:
-    """Set a message aside to be tried again alone, with back-off, and parked in the end."""
-    return Outcome(Kind.RETRYING, error, reason)
+def retrying(error: str, reason: str, *, is_outage: bool = False) -> Outcome:
+    """Set a message aside to be tried again alone, with back-off, and parked in the end.
+
+    With ``is_outage`` the end is that of a long outage (RETRY_OUTAGE_ATTEMPTS), not of a short wait.
+    """
+    return Outcome(Kind.RETRYING, error, reason, is_outage)
 
 
 Parser = Callable[[Event], Any]

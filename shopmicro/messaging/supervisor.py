@@ -1,7 +1,7 @@
 """All workers as children of one process: one that dies is started again, a stop stops all."""
 
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -38,7 +38,7 @@ class Supervisor:
 
     def __init__(
         self,
-        commands: dict[str, Sequence[str]],
+        commands: Mapping[str, Sequence[str]],
         *,
         environment: dict[str, str],
         backoff: Backoff,

@@ -36,8 +36,12 @@ def consumer(name: str, batch: int) -> Consumer:
     return Consumer(
         group,
         lambda: KafkaSubscriber(config, group.name, group.topics),
-        limits=Limits(batch, settings.CONSUMER_BATCH_BYTES, concurrency=settings.PAYMENT_CONCURRENCY),
-        policy=RetryPolicy(settings.RETRY_ATTEMPTS, Backoff(settings.RETRY_DELAY, settings.RETRY_MAX_DELAY)),
+        limits=Limits(batch, settings.CONSUMER_BATCH_BYTES, concurrency=settings.CALL_CONCURRENCY),
+        policy=RetryPolicy(
+            settings.RETRY_ATTEMPTS,
+            settings.RETRY_OUTAGE_ATTEMPTS,
+            Backoff(settings.RETRY_DELAY, settings.RETRY_MAX_DELAY),
+        ),
         outage=OUTAGE,
         now=lambda: datetime.now(UTC),
     )

@@ -65,7 +65,7 @@ class Scene:
                 group,
                 lambda: self.broker.subscriber(group.name, group.topics),
                 limits=self.limits,
-                policy=RetryPolicy(3, Backoff(10, 10)),
+                policy=RetryPolicy(3, 5, Backoff(10, 10)),
                 outage=Backoff(0.01, 0.01),
                 now=lambda: self.clock.now,
                 clock=self.clock.monotonic,
@@ -286,6 +286,18 @@ def test_an_event_that_waits_in_vain_is_parked_after_its_tries(scene: Scene) -> 
         states.append(DeadLetter.objects.values_list("state", "attempts").get())
         scene.clock.forward(10)
     assert states == [("retrying", 1), ("retrying", 2), ("parked", 3), ("parked", 3)]
+
+
+def test_an_event_that_waits_for_an_outage_to_end_has_more_tries(scene: Scene) -> None:
+    away = retrying("gateway_unavailable", "no answer", is_outage=True)
+    scene.produce(thing("early"))
+    consumer = scene.consumer(scene.group(apply=lambda events, results: [away]))
+    states = []
+    for _ in range(6):
+        consumer.step(scene.stop)
+        states.append(DeadLetter.objects.values_list("state", "attempts").get())
+        scene.clock.forward(10)
+    assert states == [*(("retrying", attempt) for attempt in (1, 2, 3, 4)), ("parked", 5), ("parked", 5)]
 
 
 def test_a_letter_that_killed_its_worker_has_used_up_a_try_and_waits_for_its_lease(scene: Scene) -> None:

@@ -81,6 +81,7 @@ def test_an_unknown_type_is_no_fault_of_the_envelope() -> None:
         pytest.param(value_with()[:-1] + b', "n": {"a": 1, "a": 2}}', id="a member twice further down"),
         pytest.param(value_with()[:-1] + b', "n": NaN}', id="NaN"),
         pytest.param(value_with()[:-1] + b', "n": [-Infinity]}', id="infinity"),
+        pytest.param(value_with()[:-1] + b', "n": -1e999}', id="a number that only infinity can hold"),
         pytest.param(value_with()[:-1] + b', "n": ' + b"9" * 5_000 + b"}", id="5000 digits"),
         pytest.param(value_with()[:-1] + b', "n": "\xed\xa0\x80"}', id="an encoded surrogate"),
         *(pytest.param(value_without(name), id=f"without {name}") for name in GOOD),
