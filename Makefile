@@ -34,4 +34,4 @@ bench: $(VENV)/.installed ## the benchmarks, product and peers by turns (QUESTIO
 	@$(BIN)/python -m benchmarks $(QUESTION)
 
 clean: ## remove what the targets above made
-	@rm -rf $(VENV) .demo staticfiles .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

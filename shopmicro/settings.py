@@ -10,7 +10,7 @@ import structlog
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env: Any = environ.FileAwareEnv()  # type: ignore[no-untyped-call]
-env.read_env(BASE_DIR / ".env")
+env.read_env(env.str("ENV_FILE", default=str(BASE_DIR / ".env")))
 
 # --- Django ---------------------------------------------------------------------------------
 SECRET_KEY = env.str("SECRET_KEY")

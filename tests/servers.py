@@ -69,6 +69,7 @@ def set_environment() -> None:
         os.environ["KAFKA_PREFIX"] = f"test-{secrets.token_hex(4)}-"
     os.environ.update(
         DJANGO_SETTINGS_MODULE="shopmicro.settings",
+        ENV_FILE=os.devnull,
         DATABASE_URL=POSTGRES.url(),
         KAFKA_BOOTSTRAP_SERVERS=GIVEN_BROKER or f"127.0.0.1:{KAFKA_PORT}",
         SECRET_KEY=secrets.token_hex(32),

@@ -5,10 +5,10 @@ import os
 import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -97,16 +97,8 @@ class Shop:
 
     def _web(self) -> list[str | Path]:
         gunicorn = Path(sys.executable).with_name("gunicorn")
-        return [
-            gunicorn,
-            "shopmicro.wsgi",
-            "--chdir",
-            ROOT,
-            "--bind",
-            f"127.0.0.1:{self.port}",
-            "--workers",
-            "2",
-        ]
+        options = ["--bind", f"127.0.0.1:{self.port}", "--workers", "2", "--no-control-socket"]
+        return [gunicorn, "shopmicro.wsgi", "--chdir", ROOT, *options]
 
     def _web_answers(self) -> bool:
         with socket.socket() as probe:
@@ -116,18 +108,11 @@ class Shop:
 
     def request(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """Send JSON; gives the status and the JSON answered."""
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}{path}",
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
-                return answer.status, json.load(answer)
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, json.loads(error.read())
+        with closing(HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
+            text = None if body is None else json.dumps(body)
+            connection.request(method, path, text, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            return answer.status, json.load(answer)
 
     def place(self, quantity: int = 2, **members: Any) -> str:
         """Place an order over HTTP for ``quantity`` of the contract's product; gives its id."""

@@ -36,35 +36,16 @@ class Options:
 def environment(
     directory: Path, database_url: str, bootstrap_servers: str, admin_password: str
 ) -> dict[str, str]:
-    """The whole environment of the demo's processes.
-
-    It names every setting on which the walk depends, since what it does not name a `.env` in the project may.
-    """
-    settings = {
+    """The whole environment of the demo's processes: the user's own settings have no part in it."""
+    return {
+        **{name: os.environ[name] for name in KEPT if name in os.environ},
+        "ENV_FILE": os.devnull,
         "SECRET_KEY": secrets.token_hex(32),
         "DATABASE_URL": database_url,
         "KAFKA_BOOTSTRAP_SERVERS": bootstrap_servers,
-        "KAFKA_PREFIX": "",
-        "KAFKA_GROUP_PROTOCOL": "consumer",
-        "KAFKA_OPTIONS": "",
         "TOPIC_PARTITIONS": "4",
-        "TOPIC_REPLICATION": "1",
-        "OUTBOX_SHARDS": "1",
-        "OUTBOX_NOTIFY": "true",
-        "PAYMENT_LIMIT_CENTS": "100000",
-        "CURRENCY": "EUR",
         "EMAIL_URL": "consolemail://",
-        "DEBUG": "false",
         "ALLOWED_HOSTS": "localhost,127.0.0.1",
-        "LOG_LEVEL": "INFO",
-        "LOG_FORMAT": "console",
-        "METRICS_PORT": "0",
-    }
-    return {
-        **{name: os.environ[name] for name in KEPT if name in os.environ},
-        **settings,
-        # A file named there would win over the value here.
-        **{f"{name}_FILE": "" for name in settings},
         "TMPDIR": str(directory),
         "DJANGO_SUPERUSER_USERNAME": ADMIN,
         "DJANGO_SUPERUSER_EMAIL": "admin@localhost",
