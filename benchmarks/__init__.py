@@ -1,0 +1,1 @@
+"""How fast, against whom: one file a question; see README.md."""
