@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -132,6 +132,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[NOT_RUN] = Counter(reason for reason in reasons if reason)
     left_out = [item for item, reason in zip(items, reasons, strict=True) if reason]
     items[:] = [item for item, reason in zip(items, reasons, strict=True) if not reason]
+    # The longest run first, so that no process works on one alone while the others have ended.
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
 
@@ -174,10 +176,31 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
         SKIPPED.append(report.nodeid)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Name our marks, and hear what the processes that share the tests between them left out."""
+    config.addinivalue_line("markers", "long: takes over half a minute; runs before the others")
+    if config.pluginmanager.hasplugin("dsession"):
+        config.pluginmanager.register(Controller(config))
+
+
+class Controller:
+    """Hears, in the process that hands the tests out, what each of the others did not run."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Add up what one process did not run; all processes collect the same tests."""
+        self._config.stash[NOT_RUN] = Counter(node.workeroutput["not_run"])
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail the run in which a test that had to run did not."""
     not_run = session.config.stash.get(NOT_RUN, Counter())
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["not_run"] = dict(not_run)
+        return
     if (REQUIRE_KAFKA and not_run) or (CI and SKIPPED):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -53,6 +53,7 @@ class Supervisor:
 
     def run(self, stop: Stop) -> None:
         """Keep the workers running until a stop is requested, then end them all."""
+        log.info("supervisor starts", workers=[child.name for child in self.children])
         try:
             while not stop.requested:
                 self.step()

@@ -89,7 +89,7 @@ def test_a_process_may_take_20_seconds_to_stop_and_comes_back_unless_it_is_the_s
     assert (OURS[name]["stop_grace_period"], OURS[name]["restart"]) == ("20s", restart)
 
 
-@pytest.mark.parametrize("name", OURS.keys() - {"setup"})
+@pytest.mark.parametrize("name", sorted(OURS.keys() - {"setup"}))
 def test_a_process_starts_after_the_setup_has_succeeded(name: str) -> None:
     assert OURS[name]["depends_on"] == {"setup": {"condition": "service_completed_successfully"}}
 

@@ -11,7 +11,7 @@ from tests.servers import Kafka
 TEMPLATE = "journey"
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres, kafka: Kafka) -> str:
     """A database with the product's tables and its catalogue, to be copied."""
     postgres.create_database(TEMPLATE)
@@ -32,7 +32,7 @@ def open_shop(directory: Path, postgres: Postgres, template: str, kafka: Kafka) 
     return shop
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def shop(
     tmp_path_factory: pytest.TempPathFactory, postgres: Postgres, template: str, kafka: Kafka
 ) -> Iterator[Shop]:

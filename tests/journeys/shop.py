@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -57,16 +56,27 @@ class Shop:
         return done.stdout
 
     def start(self, *names: str, **environment: str) -> None:
-        """Start workers, ``web`` or any command; a second one of a name is called ``name#2``."""
+        """Start workers, ``web`` or any command, and wait until they are at work.
+
+        A second one of a name is called ``name#2``.
+        """
+        starts = {name: self._starts(name) for name in names}
         for name in names:
             command = (
                 self._web() if name == "web" else [sys.executable, ROOT / "manage.py", name.split("#")[0]]
             )
-            self._running[name] = Child(
-                command, log=self.directory / f"{name}.log", env={**self.environment, **environment}
-            )
-        if "web" in names:
-            eventually(self._web_answers)
+            self._running[name] = Child(command, log=self._log(name), env={**self.environment, **environment})
+        for name in names:
+            eventually(lambda name=name: self._starts(name) > starts[name])
+
+    def _starts(self, name: str) -> int:
+        """Count how often a process has said that it is at work."""
+        log = self._log(name)
+        text = log.read_text() if log.exists() else ""
+        return text.count("Listening at:") if name == "web" else text.count(" starts")
+
+    def _log(self, name: str) -> Path:
+        return self.directory / f"{name}.log"
 
     def stop(self, *names: str) -> None:
         """Ask processes to end, and see that they end well."""
@@ -89,7 +99,7 @@ class Shop:
         return name in self._running and self._running[name].poll() is None
 
     def log(self, name: str) -> str:
-        return (self.directory / f"{name}.log").read_text()
+        return self._log(name).read_text()
 
     def close(self) -> None:
         self.stop(*list(self._running))
@@ -99,10 +109,6 @@ class Shop:
         gunicorn = Path(sys.executable).with_name("gunicorn")
         options = ["--bind", f"127.0.0.1:{self.port}", "--workers", "2", "--no-control-socket"]
         return [gunicorn, "shopmicro.wsgi", "--chdir", ROOT, *options]
-
-    def _web_answers(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     # --- HTTP -----------------------------------------------------------------------------------
 

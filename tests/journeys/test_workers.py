@@ -82,6 +82,7 @@ def test_runworkers_runs_all_workers_and_starts_again_the_one_that_dies(closed_s
     assert "worker died" in shop.log("runworkers")
 
 
+@pytest.mark.long
 def test_ten_thousand_orders_all_end_and_each_is_told_once(closed_shop: Shop) -> None:
     shop = closed_shop
     shop.start("web", *WORKERS)

@@ -30,7 +30,6 @@ with temporary_directory() as directory:
 
 
 def test_nothing_is_left_when_the_parent_is_killed() -> None:
-    before = shared_memory()
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -39,19 +38,19 @@ def test_nothing_is_left_when_the_parent_is_killed() -> None:
     family = psutil.Process(parent.pid).children(recursive=True)
     assert {int(pid) for pid in pids} < {process.pid for process in family}
     assert Path(directory, "postgres", "data").exists()
+    assert bool(shared_memory() & set(map(int, pids))) is Path("/proc/sysvipc/shm").exists()
     parent.kill()
     parent.communicate()
     eventually(lambda: not any(map(runs, family)))
     eventually(lambda: not Path(directory).exists())
-    assert shared_memory() == before
+    assert shared_memory() & {process.pid for process in family} == set()
 
 
-def shared_memory() -> set[str]:
-    """The System V segments and POSIX objects that servers might leave, where Linux shows them."""
+def shared_memory() -> set[int]:
+    """The processes that made the System V segments there are, where Linux shows them."""
     segments = Path("/proc/sysvipc/shm")
-    listed = {line.split()[1] for line in segments.read_text().splitlines()} if segments.exists() else set()
-    objects = Path("/dev/shm")
-    return listed | ({path.name for path in objects.iterdir()} if objects.exists() else set())
+    lines = segments.read_text().splitlines()[1:] if segments.exists() else []
+    return {int(line.split()[4]) for line in lines}
 
 
 def test_a_directory_is_gone_at_the_end() -> None:

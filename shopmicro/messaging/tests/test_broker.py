@@ -169,6 +169,26 @@ class AnyBroker:
         subscriber.keep_alive(0.1)
         assert poll_until(subscriber, 15) == records[5:]
 
+    def test_a_recreated_topic_has_another_id(self, world: World) -> None:
+        create(world, "orders", 1)
+        subscriber = world.subscriber("saga", ["orders"])
+        old = subscriber.topic_id("orders")
+        assert subscriber.topic_id("orders") == old
+        world.recreate("orders", 1)
+        assert world.subscriber("stock", ["orders"]).topic_id("orders") not in ("", old)
+
+    def test_making_topics_twice_is_safe_and_tells_what_was_made(self, world: World) -> None:
+        orders, payments = (TopicSpec(name, 2, 1, {}) for name in ("orders", "payments"))
+        admin = world.admin()
+        assert admin.create_topics([orders]) == ["orders"]
+        assert admin.create_topics([orders, payments]) == ["payments"]
+        assert admin.create_topics([orders, payments]) == []
+        admin.check(5)
+
+
+class AnyGroup:
+    """What members of one group may expect of each other."""
+
     def test_two_members_share_the_partitions_and_the_last_takes_over_without_loss(
         self, world: World
     ) -> None:
@@ -221,35 +241,26 @@ class AnyBroker:
         assert [first.owns(record) for record in gone] == [False] * len(gone)
         assert [first.owns(record) for record in again] == [True] * len(again)
 
-    def test_a_recreated_topic_has_another_id(self, world: World) -> None:
-        create(world, "orders", 1)
-        subscriber = world.subscriber("saga", ["orders"])
-        old = subscriber.topic_id("orders")
-        assert subscriber.topic_id("orders") == old
-        world.recreate("orders", 1)
-        assert world.subscriber("stock", ["orders"]).topic_id("orders") not in ("", old)
 
-    def test_making_topics_twice_is_safe_and_tells_what_was_made(self, world: World) -> None:
-        orders, payments = (TopicSpec(name, 2, 1, {}) for name in ("orders", "payments"))
-        admin = world.admin()
-        assert admin.create_topics([orders]) == ["orders"]
-        assert admin.create_topics([orders, payments]) == ["payments"]
-        assert admin.create_topics([orders, payments]) == []
-        admin.check(5)
-
-
-class TestMemory(AnyBroker):
+class TestMemory(AnyBroker, AnyGroup):
     @pytest.fixture
     def world(self) -> Iterator[World]:
         with ExitStack() as clients:
             yield MemoryWorld(clients)
 
 
-class TestKafka(AnyBroker):
-    @pytest.fixture(params=["consumer", "classic"])
-    def world(self, kafka: Kafka, request: pytest.FixtureRequest) -> Iterator[World]:
+class TestKafka(AnyBroker, AnyGroup):
+    @pytest.fixture
+    def world(self, kafka: Kafka) -> Iterator[World]:
         with ExitStack() as clients:
-            yield KafkaWorld(clients, kafka.bootstrap_servers, request.param)
+            yield KafkaWorld(clients, kafka.bootstrap_servers, "consumer")
+
+
+class TestKafkaWithTheClassicProtocol(AnyGroup):
+    @pytest.fixture
+    def world(self, kafka: Kafka) -> Iterator[World]:
+        with ExitStack() as clients:
+            yield KafkaWorld(clients, kafka.bootstrap_servers, "classic")
 
 
 def share(first: Subscriber, second: Subscriber, topic: str, partitions: int) -> None:
