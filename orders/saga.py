@@ -37,10 +37,11 @@ RETURNING event_id
 
 _PROCESSED = "SELECT event_id FROM processed_events WHERE event_id = ANY(%b::text[])"
 
+# Without its second condition the planner scans the whole table for the join.
 _RESOLVE_ORDERS = """
 UPDATE orders SET status = resolved.status, reason = resolved.reason, updated_at = now()
 FROM unnest(%b::uuid[], %b::text[], %b::text[]) AS resolved (id, status, reason)
-WHERE orders.id = resolved.id
+WHERE orders.id = resolved.id AND orders.id = ANY(%b::uuid[])
 """
 
 
@@ -147,15 +148,12 @@ def _resolve(
 def _write(winners: Sequence[PaymentResult], orders: dict[str, OrderRow], now: datetime) -> None:
     if not winners:
         return
+    ids = [winner.order_id for winner in winners]
     statuses = [Order.Status.CONFIRMED if winner.succeeded else Order.Status.CANCELLED for winner in winners]
     with connection.cursor() as cursor:
         cursor.execute(
             _RESOLVE_ORDERS,
-            (
-                [winner.order_id for winner in winners],
-                [status.value for status in statuses],
-                [winner.reason for winner in winners],
-            ),
+            (ids, [status.value for status in statuses], [winner.reason for winner in winners], ids),
         )
     publish(events.TOPIC, [_event_of(winner, orders[winner.order_id], now) for winner in winners])
 

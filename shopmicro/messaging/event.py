@@ -49,17 +49,14 @@ class Event:
 
 def encode(event: Event) -> str:
     """Write an event as the JSON text of a whole record value, UTF-8 once encoded."""
-    return json.dumps(
+    return _write_json(
         {
             "id": event.id,
             "type": event.type,
             "aggregate_id": event.aggregate_id,
             "payload": event.payload,
             "occurred_at": format_time(event.occurred_at),
-        },
-        ensure_ascii=False,
-        allow_nan=False,
-        separators=(",", ":"),
+        }
     )
 
 
@@ -86,12 +83,7 @@ def parse_json(value: bytes) -> Any:
     nesting deeper than 64.
     """
     try:
-        parsed = json.loads(
-            value.decode(),
-            object_pairs_hook=_unique_members,
-            parse_float=_finite,
-            parse_constant=_refuse_constant,
-        )
+        parsed = _read_json(value.decode())
     except Malformed:
         raise
     except RecursionError:
@@ -147,10 +139,11 @@ def text_member(members: Mapping[str, Any], name: str, max_length: int) -> str:
 
 def order_member(event: Event) -> str:
     """Read the payload's ``order_id``, which must be the event's aggregate."""
-    order_id = uuid_member(event.payload, "order_id")
-    if order_id != event.aggregate_id:
+    if event.payload.get("order_id") == event.aggregate_id:
+        return event.aggregate_id
+    if uuid_member(event.payload, "order_id") != event.aggregate_id:
         raise Malformed("payload.order_id is not the aggregate_id")
-    return order_id
+    return event.aggregate_id
 
 
 def _envelope(value: bytes | None) -> dict[str, Any]:
@@ -216,3 +209,9 @@ def _time_member(envelope: Mapping[str, Any]) -> datetime:
         return datetime.fromisoformat(text.upper()).astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise Malformed(f"occurred_at is no time: {error}") from None
+
+
+_write_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_read_json = json.JSONDecoder(
+    object_pairs_hook=_unique_members, parse_float=_finite, parse_constant=_refuse_constant
+).decode
