@@ -5,16 +5,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from psycopg import sql
 
 from shopmicro.embedded.kafka import KafkaServer
 from shopmicro.embedded.postgres import Postgres
+from shopmicro.embedded.processes import wait_until
 
-# The members of a classic group find each other in one go, so that none is measured while it joins.
+# The members of a classic group find each other in one go, so that none is measured while it joins, and
+# a commit is written at once: by default each waits 5 ms for others, which would slow the chapter sevenfold.
 BROKER = {"group.initial.rebalance.delay.ms": "2000", "group.coordinator.append.linger.ms": "0"}
 SECONDS = 30.0
+STARTING = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
 # What goes wrong is raised; lines about brokers that come and go would only stand between the figures.
 QUIET = {"log_level": 0}
 
@@ -104,4 +111,15 @@ class Progress:
 
     def committed(self) -> list[int]:
         """Give the offset that the group has committed in each partition; negative where it has none."""
-        return [each.offset for each in self._consumer.committed(self._partitions, timeout=SECONDS)]
+        otherwise = f"Kafka's coordinator of groups is not up in {SECONDS:.0f} s"
+        return wait_until(self._committed, timeout=SECONDS, otherwise=otherwise)
+
+    def _committed(self) -> list[int]:
+        """Ask once; gives nothing while a broker that has just started looks for its coordinator."""
+        try:
+            found = self._consumer.committed(self._partitions, timeout=SECONDS)
+        except KafkaException as error:
+            if error.args[0].code() in STARTING:
+                return []
+            raise
+        return [each.offset for each in found]

@@ -61,7 +61,7 @@ def show(console: Console, answers: Sequence[Answer]) -> None:
     console.print(table)
     for answer in answers:
         for line in answer.left_out:
-            console.print(f"{answer.question}: {line}", style="yellow")
+            console.print(f"{answer.question}: {line}", style="yellow", soft_wrap=True)
 
 
 def write(answer: Answer) -> Path:
