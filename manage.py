@@ -4,16 +4,16 @@
 import os
 import sys
 
-from django.conf import settings
+import django
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import execute_from_command_line
 
 
 def main() -> None:
-    """Read the settings, then run the command."""
+    """Read the settings and set the apps up, then run the command."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "shopmicro.settings")
     try:
-        _ = settings.INSTALLED_APPS
+        django.setup()
     except (ImproperlyConfigured, ValueError) as mistake:
         sys.exit(f"shopmicro: {mistake}; see .env.example")
     execute_from_command_line(sys.argv)

@@ -12,6 +12,7 @@ from django.db.models.functions import Cast
 from orders import events
 from orders.models import Order
 from payments.events import PaymentResult
+from shopmicro.messaging import faults
 from shopmicro.messaging.event import Event
 from shopmicro.messaging.handler import (
     APPLIED,
@@ -78,6 +79,7 @@ def apply_payment_results(results: Sequence[PaymentResult], now: datetime) -> li
     orders = _read_orders({result.order_id for result in results})
     judgement = _judge(results, orders)
     recorded = _record_events([results[place].event_id for place in judgement.candidates])
+    faults.reach("after-dedupe-insert")
     fresh = [place for place in judgement.candidates if results[place].event_id in recorded]
     statuses = _lock_orders({results[place].order_id for place in fresh})
     winners = _resolve(results, fresh, statuses, judgement.outcomes)
@@ -155,6 +157,7 @@ def _write(winners: Sequence[PaymentResult], orders: dict[str, OrderRow], now: d
             _RESOLVE_ORDERS,
             (ids, [status.value for status in statuses], [winner.reason for winner in winners], ids),
         )
+    faults.reach("after-order-update")
     publish(events.TOPIC, [_event_of(winner, orders[winner.order_id], now) for winner in winners])
 
 

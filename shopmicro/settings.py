@@ -126,6 +126,10 @@ OUTBOX_POLL_INTERVAL = env.float("OUTBOX_POLL_INTERVAL", default=0.5)
 METRICS_ADDRESS = env.str("METRICS_ADDRESS", default="127.0.0.1")
 METRICS_PORT = env.int("METRICS_PORT", default=0)
 
+# --- Faults, for tests ----------------------------------------------------------------------
+TEST_SYSTEM = env.bool("TEST_SYSTEM", default=False)
+CRASH_POINT = env.str("CRASH_POINT", default="")
+
 # --- Logs -----------------------------------------------------------------------------------
 LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
 LOG_FORMAT = env.str("LOG_FORMAT", default="console")

@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 from django.db import transaction
 
-from shopmicro.messaging import metrics
+from shopmicro.messaging import faults, metrics
 from shopmicro.messaging.broker import Record
 from shopmicro.messaging.dead_letters import DeadLetters, SetAside
 from shopmicro.messaging.event import Event, Malformed, decode
@@ -176,6 +176,7 @@ class Batch:
             outcomes = self._ask(items)
             pairs = [(item, item.outcome) for item in aside if item.outcome]
             self._write_letters([*zip(items, outcomes, strict=True), *pairs], topic_ids)
+        faults.reach("after-database-commit")
         return outcomes
 
     def _try_to_apply(self, items: Sequence[Item]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 from django.db import DatabaseError, InterfaceError, connection
 
-from shopmicro.messaging import metrics
+from shopmicro.messaging import faults, metrics
 from shopmicro.messaging.batch import Batch, Item, read
 from shopmicro.messaging.broker import BrokerError, BrokerFatal, Subscriber
 from shopmicro.messaging.dead_letters import DeadLetters, RetryPolicy, record_of
@@ -102,13 +102,16 @@ class Consumer:
         records = self.subscriber.poll(self._limits.records, self._limits.bytes, self._limits.poll_seconds)
         if not records:
             return 0
+        faults.reach("after-poll")
         try:
             with metrics.BATCH_SECONDS.labels(self._group.name).time():
                 self._handle([read(self._group, record) for record in records], stop)
         except Exception:
             self.subscriber.rewind(records)
             raise
+        faults.reach("before-offset-commit")
         self.subscriber.commit(records)
+        faults.reach("after-offset-commit")
         return len(records)
 
     def close(self) -> None:

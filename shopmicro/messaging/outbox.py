@@ -6,6 +6,7 @@ from django.conf import settings
 from django.db import connection
 from django.db.transaction import TransactionManagementError
 
+from shopmicro.messaging import faults
 from shopmicro.messaging.event import Event, encode
 
 CHANNEL = "outbox"
@@ -38,5 +39,6 @@ def publish(topic: str, events: Sequence[Event]) -> None:
     )
     with connection.cursor() as cursor:
         cursor.execute(_INSERT, (topic, *columns))
+        faults.reach("after-outbox-insert")
         if settings.OUTBOX_NOTIFY:
             cursor.execute(f"NOTIFY {CHANNEL}")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import structlog
 from django.db import DatabaseError, InterfaceError, connection
 
-from shopmicro.messaging import metrics
+from shopmicro.messaging import faults, metrics
 from shopmicro.messaging.broker import (
     BrokerError,
     BrokerFatal,
@@ -236,9 +236,12 @@ class Relay:
             sending.refused.append((row, error))
         else:
             sending.in_flight += 1
+            faults.reach("after-produce")
         sending.ready.popleft()
 
     def _mark(self, sending: Sending) -> None:
+        if sending.delivered:
+            faults.reach("after-acknowledgement")
         with connection.cursor() as cursor:
             if sending.delivered:
                 cursor.execute(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from shopmicro.embedded.ports import free_port
 from shopmicro.embedded.processes import Child
@@ -48,12 +49,23 @@ class Shop:
 
     # --- Processes ------------------------------------------------------------------------------
 
-    def manage(self, *arguments: str) -> str:
-        """Run a command to its end; gives what it printed."""
+    def manage(self, *arguments: str) -> None:
+        """Run a command to its good end."""
+        code, said = self.try_command(*arguments)
+        assert code == 0, said
+
+    def try_command(self, *arguments: str, **environment: str) -> tuple[int, str]:
+        """Run a command that may fail; gives its status and what it said of it."""
         command = [sys.executable, str(ROOT / "manage.py"), *arguments]
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        done = subprocess.run(
+            command,
+            env={**self.environment, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        return done.returncode, done.stderr
 
     def start(self, *names: str, **environment: str) -> None:
         """Start workers, ``web`` or any command, and wait until they are at work.
@@ -94,6 +106,16 @@ class Shop:
     def kill(self, name: str) -> None:
         """End a process with no warning."""
         self._running.pop(name).kill()
+
+    def ask_to_stop(self, name: str) -> None:
+        """Send SIGTERM, and go on at once."""
+        self._running[name].send(signal.SIGTERM)
+
+    def wait(self, name: str) -> int:
+        """Wait until a process has ended by itself; gives its status, 128 + n for signal n."""
+        child = self._running.pop(name)
+        with child:
+            return child.wait(60)
 
     def is_running(self, name: str) -> bool:
         return name in self._running and self._running[name].poll() is None
@@ -186,6 +208,22 @@ class Shop:
             )
         assert self._producer.flush(30) == 0
         assert failures == []
+
+    def consume(self, topic: str) -> list[dict[str, Any]]:
+        """Give all events on a topic, those of each partition in order."""
+        consumer = Consumer(
+            {"bootstrap.servers": self._bootstrap_servers, "group.id": f"{self.prefix}reader"}
+        )
+        try:
+            found = consumer.list_topics(self.prefix + topic, timeout=10).topics[self.prefix + topic]
+            starts = [
+                TopicPartition(self.prefix + topic, number, OFFSET_BEGINNING) for number in found.partitions
+            ]
+            total = sum(high - low for low, high in map(consumer.get_watermark_offsets, starts))
+            consumer.assign(starts)
+            return [json.loads(message.value()) for message in consumer.consume(total, 30)]
+        finally:
+            consumer.close()
 
     def lag(self, group: str, topic: str) -> int:
         """Give how many records the group has not committed; of a group new to the topic all."""

@@ -15,6 +15,7 @@ from confluent_kafka import (
 )
 from confluent_kafka import TopicPartition as WirePartition
 
+from shopmicro.messaging import faults
 from shopmicro.messaging.broker import BrokerError, BrokerFatal, Record, TopicPartition
 from shopmicro.messaging.kafka.admin import KafkaAdmin
 from shopmicro.messaging.kafka.buffer import Buffer
@@ -290,6 +291,7 @@ class KafkaSubscriber:
         log.info("partitions assigned", group=self._group, partitions=_names(partitions))
 
     def _on_revoke(self, consumer: Consumer, partitions: list[WirePartition]) -> None:
+        faults.reach("inside-revoke")
         if not self._is_closing:
             sources = [self._off_wire(partition) for partition in partitions]
             self._commits.make_safe(consumer, sources, _COMMIT_SECONDS)
