@@ -1,7 +1,7 @@
 """The events that payments emit, on the topic ``payments``, and what a result of one says."""
 
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from shopmicro.messaging.event import MAX_REASON_LENGTH, Event, amount_member, order_member, text_member
 
@@ -10,8 +10,7 @@ SUCCEEDED = "payment.succeeded"
 FAILED = "payment.failed"
 
 
-@dataclass(frozen=True, slots=True)
-class PaymentResult:
+class PaymentResult(NamedTuple):
     """What a payment event says of an order: money came, or it did not and why.
 
     ``reason`` is empty when the payment succeeded. ``occurred_at`` is in UTC.

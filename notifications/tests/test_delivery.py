@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -36,7 +35,7 @@ def success(order_id: str, event_id: str = "yes") -> PaymentResult:
 
 
 def failure(order_id: str, event_id: str = "no") -> PaymentResult:
-    return replace(success(order_id, event_id), succeeded=False, reason="no money")
+    return success(order_id, event_id)._replace(succeeded=False, reason="no money")
 
 
 def work(scene: Scene, results: Sequence[PaymentResult]) -> list[Outcome]:

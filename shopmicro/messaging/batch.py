@@ -3,6 +3,7 @@
 Nothing here polls or commits offsets; see `consumer`.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -103,8 +104,7 @@ class Batch:
         """Apply what is left in one transaction, with the dead letters of the batch."""
         if any(item.outcome is not SKIPPED or item.letter for item in self.items):
             self._settle(self._apply_all, self._try_to_apply)
-        for item in self.items:
-            self._count(item)
+        self._count()
 
     def _settle(
         self,
@@ -201,12 +201,14 @@ class Batch:
             if item.letter is not None:
                 self._dead_letters.settle(item.letter, outcome)
 
-    def _count(self, item: Item) -> None:
-        outcome = item.outcome
-        assert outcome is not None, f"{item.record} was left without an outcome"
-        metrics.MESSAGES.labels(self._group.name, outcome.kind).inc()
-        if outcome.is_set_aside:
-            metrics.SET_ASIDE.labels(self._group.name, outcome.kind, outcome.error).inc()
+    def _count(self) -> None:
+        outcomes = Counter(item.outcome for item in self.items)
+        assert None not in outcomes, "a record was left without an outcome"
+        for outcome, count in outcomes.items():
+            if outcome is not None:
+                metrics.MESSAGES.labels(self._group.name, outcome.kind).inc(count)
+                if outcome.is_set_aside:
+                    metrics.SET_ASIDE.labels(self._group.name, outcome.kind, outcome.error).inc(count)
 
 
 def _outcome_of(error: Exception) -> Outcome:

@@ -18,8 +18,7 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A record as polled; ``timestamp_ms`` is the broker's append time, -1 where there is none.
 
     ``term`` counts the assignments of its partition to this subscriber: a record whose term

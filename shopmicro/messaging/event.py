@@ -6,10 +6,10 @@ Pure Python: nothing here knows Django, Kafka or the database.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from math import isinf
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 MAX_ID_LENGTH = 255
 MAX_REASON_LENGTH = 500
@@ -32,8 +32,7 @@ class Malformed(ValueError):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One fact about an aggregate: the five members of the contract.
 
     ``id`` and ``aggregate_id`` are in the form in which they are compared (`canonical_id`),
@@ -106,6 +105,7 @@ def is_uuid(text: str) -> bool:
     return _whole_uuid(text) is not None
 
 
+@lru_cache(maxsize=64)
 def format_time(moment: datetime) -> str:
     """Write a moment as RFC 3339 in UTC, with ``Z``, to the microsecond where there is one."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
@@ -211,7 +211,9 @@ def _time_member(envelope: Mapping[str, Any]) -> datetime:
         raise Malformed(f"occurred_at is no time: {error}") from None
 
 
-_write_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_write_json = json.JSONEncoder(
+    ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")
+).encode
 _read_json = json.JSONDecoder(
     object_pairs_hook=_unique_members, parse_float=_finite, parse_constant=_refuse_constant
 ).decode

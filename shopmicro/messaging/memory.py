@@ -7,7 +7,7 @@ It passes the same tests as `kafka`. Beside the port it has hooks for faults: `M
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from threading import Condition
 from uuid import uuid4
@@ -326,7 +326,7 @@ class MemorySubscriber:
             for record in self._broker.log(source)[position : position + max_records]:
                 if len(taken) == max_records or size >= max_bytes:
                     return taken
-                taken.append(replace(record, term=self._terms[source]))
+                taken.append(record._replace(term=self._terms[source]))
                 size += len(record.value or b"") + len(record.key or b"")
                 self._positions[source] = record.offset + 1
         return taken

@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -103,7 +103,7 @@ def tell(events: Sequence[Event], results: Sequence[Any]) -> list[Outcome]:
                 cursor.execute(event.payload["sql"])
         if "raise" in event.payload:
             raise RuntimeError(event.payload["raise"])
-        publish("told", [replace(event, id=f"{event.id}:told")])
+        publish("told", [event._replace(id=f"{event.id}:told")])
     return [APPLIED] * len(events)
 
 
@@ -332,7 +332,7 @@ def test_a_record_that_comes_again_is_not_parked_again(scene: Scene) -> None:
     consumer = scene.consumer()
     consumer.step(scene.stop)
     (record,) = scene.broker.records("things")
-    consumer.subscriber.rewind([replace(record, term=1)])
+    consumer.subscriber.rewind([record._replace(term=1)])
     assert consumer.step(scene.stop) == 1
     assert letters() == [(0, "parked", "malformed", "")]
 
