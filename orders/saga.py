@@ -36,11 +36,13 @@ ON CONFLICT DO NOTHING
 RETURNING event_id
 """
 
+_FORGET_EVENTS = "DELETE FROM processed_events WHERE event_id = ANY(%b::text[])"
+
 _PROCESSED = "SELECT event_id FROM processed_events WHERE event_id = ANY(%b::text[])"
 
 # Without its second condition the planner scans the whole table for the join.
 _RESOLVE_ORDERS = """
-UPDATE orders SET status = resolved.status, reason = resolved.reason, updated_at = now()
+UPDATE orders SET status = resolved.status, reason = resolved.reason, updated_at = %s
 FROM unnest(%b::uuid[], %b::text[], %b::text[]) AS resolved (id, status, reason)
 WHERE orders.id = resolved.id AND orders.id = ANY(%b::uuid[])
 """
@@ -77,10 +79,14 @@ def apply_payment_results(results: Sequence[PaymentResult], now: datetime) -> li
     that two workers cannot deadlock. ``now`` is when the orders are resolved, in UTC.
     """
     orders = _read_orders({result.order_id for result in results})
-    judgement = _judge(results, orders)
-    recorded = _record_events([results[place].event_id for place in judgement.candidates])
+    judgement = _judge(results, orders, handled=set())
+    wanted = {results[place].event_id for place in judgement.candidates}
+    recorded = _record_events(wanted)
     faults.reach("after-dedupe-insert")
-    fresh = [place for place in judgement.candidates if results[place].event_id in recorded]
+    if recorded != wanted:
+        judgement = _judge(results, orders, handled=wanted - recorded)
+        recorded = _keep_records(recorded, {results[place].event_id for place in judgement.candidates})
+    fresh = judgement.candidates
     statuses = _lock_orders({results[place].order_id for place in fresh})
     winners = _resolve(results, fresh, statuses, judgement.outcomes)
     _write(winners, orders, now)
@@ -94,9 +100,10 @@ def _read_orders(ids: set[str]) -> dict[str, OrderRow]:
         return {row[0]: OrderRow(*row) for row in cursor.fetchall()}
 
 
-def _judge(results: Sequence[PaymentResult], orders: dict[str, OrderRow]) -> Judgement:
+def _judge(results: Sequence[PaymentResult], orders: dict[str, OrderRow], handled: set[str]) -> Judgement:
+    """Judge a batch by what was read of its orders; ids in ``handled`` are known to have ended before."""
     judgement = Judgement([None] * len(results))
-    seen: set[str] = set()
+    seen = set(handled)
     resolved = {order.id for order in orders.values() if order.status != Order.Status.PENDING}
     for place, result in enumerate(results):
         if result.event_id in seen:
@@ -113,12 +120,23 @@ def _judge(results: Sequence[PaymentResult], orders: dict[str, OrderRow]) -> Jud
     return judgement
 
 
-def _record_events(ids: Sequence[str]) -> set[str]:
+def _record_events(ids: set[str]) -> set[str]:
     if not ids:
         return set()
     with connection.cursor() as cursor:
         cursor.execute(_RECORD_EVENTS, (list(ids),))
         return {event_id for (event_id,) in cursor.fetchall()}
+
+
+def _keep_records(recorded: set[str], judged: set[str]) -> set[str]:
+    """Take back the records of ids that are candidates no more, now that the handled ones are known.
+
+    One such: a wrong amount behind an event that seemed to resolve the order, and had ended before.
+    """
+    if recorded - judged:
+        with connection.cursor() as cursor:
+            cursor.execute(_FORGET_EVENTS, (list(recorded - judged),))
+    return recorded & judged
 
 
 def _lock_orders(ids: set[str]) -> dict[str, str]:
@@ -155,7 +173,7 @@ def _write(winners: Sequence[PaymentResult], orders: dict[str, OrderRow], now: d
     with connection.cursor() as cursor:
         cursor.execute(
             _RESOLVE_ORDERS,
-            (ids, [status.value for status in statuses], [winner.reason for winner in winners], ids),
+            (now, ids, [status.value for status in statuses], [winner.reason for winner in winners], ids),
         )
     faults.reach("after-order-update")
     publish(events.TOPIC, [_event_of(winner, orders[winner.order_id], now) for winner in winners])

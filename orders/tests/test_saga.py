@@ -181,6 +181,22 @@ def test_a_good_event_after_one_with_a_wrong_amount_in_the_same_batch_is_applied
     assert state() == confirmed(order, "e1")
 
 
+def test_a_wrong_amount_behind_an_event_that_had_ended_before_resolves_nothing() -> None:
+    other, order = pending_order(), pending_order()
+    apply(success(other, "e1"))
+    assert apply(success(order, "e1"), failure(order, "e2", 1), success(order, "e2")) == [
+        Kind.DUPLICATE,
+        Kind.PARKED,
+        Kind.APPLIED,
+    ]
+    assert apply(success(order, "e1"), success(order, "e3", 1)) == [Kind.DUPLICATE, Kind.TERMINAL]
+    assert _rows("SELECT event_id FROM processed_events ORDER BY 1") == [("e1",), ("e2",), ("e3",)]
+    pending = pending_order()
+    assert apply(success(pending, "e1"), failure(pending, "e4", 1)) == [Kind.DUPLICATE, Kind.PARKED]
+    assert _rows("SELECT event_id FROM processed_events ORDER BY 1") == [("e1",), ("e2",), ("e3",)]
+    assert Order.objects.get(id=pending).status == "pending"
+
+
 def test_the_amount_is_not_judged_once_the_order_is_resolved() -> None:
     order = pending_order()
     assert apply(success(order), success(order, "e2", 1)) == [Kind.APPLIED, Kind.TERMINAL]

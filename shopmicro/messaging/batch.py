@@ -13,9 +13,10 @@ from django.db import transaction
 
 from shopmicro.messaging import faults, metrics
 from shopmicro.messaging.broker import Record
-from shopmicro.messaging.dead_letters import DeadLetters, SetAside
+from shopmicro.messaging.calls import Calls, Task
+from shopmicro.messaging.dead_letters import DeadLetters, LetterTaken, SetAside
 from shopmicro.messaging.event import Event, Malformed, decode
-from shopmicro.messaging.handler import SKIPPED, Group, Outcome, parked, retrying
+from shopmicro.messaging.handler import SKIPPED, Call, Group, Outcome, parked, retrying
 from shopmicro.messaging.models import DeadLetter
 from shopmicro.messaging.retry import Failure, classify
 from shopmicro.messaging.shutdown import StopRequested
@@ -25,12 +26,16 @@ log = structlog.get_logger(__name__)
 _UNREPRODUCED_LIMIT = 3
 
 
+UNDONE = object()
+"""The result of a call that has not ended."""
+
+
 @dataclass(slots=True, eq=False)
 class Item:
     """One record of a batch: what was read from it and, once settled, what became of it.
 
     ``letter`` is set when the record comes from the dead letters. ``result`` is what the
-    handler's call returned or raised.
+    handler's call returned or raised, None without one.
     """
 
     record: Record
@@ -39,6 +44,10 @@ class Item:
     outcome: Outcome | None = None
     letter: DeadLetter | None = None
     result: Any = None
+
+    def take_result(self, result: Any) -> None:
+        """Take what the handler's call returned or raised."""
+        self.result = result
 
 
 def read(group: Group, record: Record, letter: DeadLetter | None = None) -> Item:
@@ -54,11 +63,14 @@ def read(group: Group, record: Record, letter: DeadLetter | None = None) -> Item
         return Item(record, event, outcome=parked("malformed", str(error)), letter=letter)
 
 
+MakeCalls = Callable[[int, Callable[[Item], bool]], Calls]
+
+
 class Batch:
     """The items of one batch, worked on in three steps.
 
-    ``run_calls`` runs the calls that a handler prepared; ``heartbeat`` is called between two
-    database trials, since finding one bad event among many takes time.
+    ``heartbeat`` is called between two trials, since finding one bad event among many takes
+    time. The batch is partial once calls of it were left undone: those items are forgotten.
     """
 
     def __init__(
@@ -69,13 +81,10 @@ class Batch:
         heartbeat: Callable[[], None],
     ) -> None:
         self.items = items
+        self.is_partial = False
         self._group = group
         self._dead_letters = dead_letters
         self._heartbeat = heartbeat
-
-    def keep(self, wanted: Callable[[Record], bool]) -> None:
-        """Forget the items whose records are not ours any more; the new owner handles them."""
-        self.items = [item for item in self.items if item.letter or wanted(item.record)]
 
     def open_items(self) -> list[Item]:
         """Items of which nothing is said yet, in polled order."""
@@ -89,22 +98,39 @@ class Batch:
 
         self._settle(admitted, admitted)
 
-    def prepare(self, run_calls: Callable[[Sequence[Item], Sequence[Callable[[], Any]]], None]) -> None:
-        """Let the handler speak to the world, outside any transaction."""
+    def prepare(self, run: Callable[[MakeCalls], None]) -> None:
+        """Let the handler speak to the world, outside any transaction.
+
+        ``run`` is given what makes the calls, by how many may run side by side and by which
+        items are still ours; it returns when all have ended or been dropped.
+        """
 
         def prepared(items: Sequence[Item]) -> Sequence[Outcome | None]:
             calls = self._group.prepare([item.message for item in items])
             if calls:
-                run_calls(items, calls)
+                run(lambda concurrency, owns: self._calls(items, calls, concurrency, owns))
             return [None] * len(items)
 
         self._settle(prepared, prepared)
+        done = [item for item in self.items if item.result is not UNDONE]
+        self.is_partial = len(done) < len(self.items)
+        self.items = done
+
+    def _calls(
+        self, items: Sequence[Item], calls: Sequence[Call], concurrency: int, owns: Callable[[Item], bool]
+    ) -> Calls:
+        def task(item: Item, call: Call) -> Task:
+            assert item.event is not None
+            item.result = UNDONE
+            return Task(item.event.aggregate_id, call, item.take_result, lambda: owns(item))
+
+        return Calls(map(task, items, calls), concurrency, self._group.name)
 
     def apply(self) -> None:
         """Apply what is left in one transaction, with the dead letters of the batch."""
         if any(item.outcome is not SKIPPED or item.letter for item in self.items):
             self._settle(self._apply_all, self._try_to_apply)
-        self._count()
+        self._tell()
 
     def _settle(
         self,
@@ -120,7 +146,7 @@ class Batch:
             items = self.open_items()
             try:
                 outcomes = work(items)
-            except StopRequested:
+            except (StopRequested, LetterTaken):
                 raise
             except Exception as error:
                 if classify(error) is Failure.TRANSIENT or unreproduced == _UNREPRODUCED_LIMIT or not items:
@@ -146,15 +172,8 @@ class Batch:
                 failing, error = middle, found
         culprit = items[failing - 1]
         culprit.outcome = _outcome_of(error)
-        log.error(
-            "event set aside",
-            group=self._group.name,
-            record=str(culprit.record),
-            event_id=culprit.event and culprit.event.id,
-            state=culprit.outcome.kind,
-            exc_info=error if culprit.outcome.error == "unknown" else None,
-            error=str(error),
-        )
+        if classify(error) is Failure.UNKNOWN:
+            log.error("a handler failed", group=self._group.name, record=str(culprit.record), exc_info=error)
         return True
 
     def _failure(self, items: Sequence[Item], trial: Callable[[Sequence[Item]], object]) -> Exception | None:
@@ -190,6 +209,7 @@ class Batch:
         return self._group.apply([item.message for item in items], [item.result for item in items])
 
     def _write_letters(self, pairs: Sequence[tuple[Item, Outcome]], topic_ids: dict[str, str]) -> None:
+        """Write what is set aside, and what became of the letters among the items."""
         new = [
             SetAside(item.record, item.event, outcome)
             for item, outcome in pairs
@@ -201,14 +221,34 @@ class Batch:
             if item.letter is not None:
                 self._dead_letters.settle(item.letter, outcome)
 
-    def _count(self) -> None:
+    def _tell(self) -> None:
+        """Count what became of the items, and say what was set aside; a letter only once it is parked."""
         outcomes = Counter(item.outcome for item in self.items)
         assert None not in outcomes, "a record was left without an outcome"
         for outcome, count in outcomes.items():
             if outcome is not None:
                 metrics.MESSAGES.labels(self._group.name, outcome.kind).inc(count)
-                if outcome.is_set_aside:
-                    metrics.SET_ASIDE.labels(self._group.name, outcome.kind, outcome.error).inc(count)
+        if any(outcome is not None and outcome.is_set_aside for outcome in outcomes):
+            for item in self.items:
+                self._tell_of(item)
+
+    def _tell_of(self, item: Item) -> None:
+        outcome, letter = item.outcome, item.letter
+        if outcome is None or not outcome.is_set_aside:
+            return
+        state = outcome.kind.value if letter is None else letter.state
+        if letter is not None and state == DeadLetter.State.RETRYING:
+            return
+        metrics.SET_ASIDE.labels(self._group.name, state, outcome.error).inc()
+        log.warning(
+            "event set aside",
+            group=self._group.name,
+            state=state,
+            error=outcome.error,
+            reason=outcome.reason,
+            record=str(item.record),
+            event_id=item.event and item.event.id,
+        )
 
 
 def _outcome_of(error: Exception) -> Outcome:

@@ -1,21 +1,21 @@
 """One member of a consumer group: poll, handle a batch in one transaction, then commit offsets."""
 
-from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from threading import Thread
 from time import monotonic
-from typing import Any
 
 import structlog
-from django.db import DatabaseError, InterfaceError, connection
+from django.db import connection
 
 from shopmicro.messaging import faults, metrics
 from shopmicro.messaging.batch import Batch, Item, read
 from shopmicro.messaging.broker import BrokerError, BrokerFatal, Subscriber
-from shopmicro.messaging.dead_letters import DeadLetters, RetryPolicy, record_of
-from shopmicro.messaging.handler import Call, Group
+from shopmicro.messaging.calls import Calls
+from shopmicro.messaging.dead_letters import DeadLetters, LetterTaken, RetryPolicy, record_of
+from shopmicro.messaging.handler import Group
+from shopmicro.messaging.models import DeadLetter
+from shopmicro.messaging.outage import Outage
 from shopmicro.messaging.retry import Backoff, Failure, classify
 from shopmicro.messaging.shutdown import Stop, StopRequested
 
@@ -24,6 +24,7 @@ log = structlog.get_logger(__name__)
 _RETRY_LOOK_SECONDS = 1.0
 _RETRY_WORK_SECONDS = 1.0
 _KEEP_ALIVE_SECONDS = 0.5
+_LAST_CALLS_SECONDS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +58,11 @@ class Consumer:
         self._group = group
         self._connect = connect
         self._limits = limits
-        self._outage = outage
         self._clock = clock
+        self._outage = Outage(group.name, outage, clock)
         self._subscriber: Subscriber | None = None
         self._dead_letters = DeadLetters(group.name, policy, self._topic_id, now)
         self._next_retry_look = 0.0
-        self._failures = 0
 
     @property
     def subscriber(self) -> Subscriber:
@@ -79,16 +79,7 @@ class Consumer:
         log.info("consumer starts", group=self._group.name, topics=self._group.topics)
         try:
             while not stop.requested:
-                try:
-                    self.step(stop)
-                except StopRequested:
-                    break
-                except (DatabaseError, InterfaceError, BrokerError) as error:
-                    if classify(error) is not Failure.TRANSIENT:
-                        raise
-                    self._wait_out(error, stop)
-                else:
-                    self._recovered()
+                self._step_or_wait(stop)
         finally:
             self.close()
         log.info("consumer stopped", group=self._group.name)
@@ -96,7 +87,8 @@ class Consumer:
     def step(self, stop: Stop) -> int:
         """Try due letters again, then handle one batch; gives how many records were handled.
 
-        When the batch fails its records are rewound, to be polled again, and the error is raised.
+        When the batch fails its records are rewound, to be polled again, and the error is raised;
+        StopRequested when a stop left it undone.
         """
         self._retry_due(stop)
         records = self.subscriber.poll(self._limits.records, self._limits.bytes, self._limits.poll_seconds)
@@ -116,17 +108,53 @@ class Consumer:
 
     def close(self) -> None:
         """Leave the group and let go of the database."""
-        if self._subscriber is not None:
-            self._subscriber.close()
-            self._subscriber = None
+        subscriber, self._subscriber = self._subscriber, None
+        if subscriber is not None:
+            subscriber.close()
         connection.close()
 
+    def _step_or_wait(self, stop: Stop) -> None:
+        try:
+            self.step(stop)
+        except StopRequested:
+            return
+        except Exception as error:
+            if classify(error) is not Failure.TRANSIENT:
+                raise
+            self._wait_out(error, stop)
+        else:
+            self._outage.is_over()
+
     def _handle(self, items: Sequence[Item], stop: Stop) -> None:
-        batch = Batch(self._group, self._dead_letters, items, lambda: self.subscriber.keep_alive(0))
+        """Take a batch through the handler. Raises StopRequested if some of it was left undone."""
+        batch = Batch(self._group, self._dead_letters, items, lambda: self._stay_for_a_trial(stop))
         batch.admit()
-        batch.prepare(lambda items, calls: self._run_calls(items, calls, stop))
-        batch.keep(self.subscriber.owns)
+        batch.prepare(lambda calls_of: self._run(calls_of(self._limits.concurrency, self._owns), stop))
         batch.apply()
+        if batch.is_partial and stop.requested:
+            raise StopRequested
+
+    def _owns(self, item: Item) -> bool:
+        return item.letter is not None or self.subscriber.owns(item.record)
+
+    def _stay_for_a_trial(self, stop: Stop) -> None:
+        if stop.requested:
+            raise StopRequested
+        self.subscriber.keep_alive(0)
+
+    def _run(self, calls: Calls, stop: Stop) -> None:
+        """Run calls while staying in the group; of partitions that are taken away no call begins."""
+        calls.start()
+        try:
+            while not calls.wait(_KEEP_ALIVE_SECONDS):
+                if stop.requested:
+                    calls.drop_all()
+                    calls.wait(_LAST_CALLS_SECONDS)
+                    return
+                self.subscriber.keep_alive(0)
+                calls.drop_unwanted()
+        finally:
+            calls.drop_all()
 
     def _retry_due(self, stop: Stop) -> None:
         if self._clock() < self._next_retry_look:
@@ -137,44 +165,22 @@ class Consumer:
             letter = self._dead_letters.claim_due()
             if letter is None:
                 return
-            self._handle([read(self._group, record_of(letter), letter)], stop)
+            self._retry(letter, stop)
 
-    def _run_calls(self, items: Sequence[Item], calls: Sequence[Call], stop: Stop) -> None:
-        """Run the calls in threads, those of one aggregate one after another, staying in the group."""
-        chains: dict[str, list[tuple[Item, Call]]] = defaultdict(list)
-        for item, call in zip(items, calls, strict=True):
-            assert item.event is not None
-            chains[item.event.aggregate_id].append((item, call))
-        waiting = deque(chains.values())
-        threads = [
-            Thread(target=_run_chains, args=(waiting,), name=f"{self._group.name}-call", daemon=True)
-            for _ in range(min(self._limits.concurrency, len(waiting)))
-        ]
-        for thread in threads:
-            thread.start()
+    def _retry(self, letter: DeadLetter, stop: Stop) -> None:
         try:
-            for thread in threads:
-                self._stay_until_ended(thread, stop)
-        finally:
-            waiting.clear()
-
-    def _stay_until_ended(self, thread: Thread, stop: Stop) -> None:
-        thread.join(_KEEP_ALIVE_SECONDS)
-        while thread.is_alive():
-            if stop.requested:
-                raise StopRequested
-            self.subscriber.keep_alive(0)
-            thread.join(_KEEP_ALIVE_SECONDS)
+            self._handle([read(self._group, record_of(letter), letter)], stop)
+        except LetterTaken:
+            log.warning("a dead letter was taken over by another worker", letter=letter.id)
+        except StopRequested:
+            self._dead_letters.give_back(letter)
+            raise
 
     def _wait_out(self, error: Exception, stop: Stop) -> None:
-        self._failures += 1
-        if self._failures == 1:
-            metrics.OUTAGES.labels(self._group.name).inc()
-            log.warning("waiting for the database or the broker", group=self._group.name, error=_line(error))
+        until = self._clock() + self._outage.failed(error)
         connection.close()
         if isinstance(error, BrokerFatal):
             self._reconnect()
-        until = self._clock() + self._outage.delay(self._failures)
         while not stop.requested and (left := until - self._clock()) > 0:
             self._stay(min(left, _KEEP_ALIVE_SECONDS), stop)
 
@@ -192,32 +198,5 @@ class Consumer:
         if subscriber is not None:
             subscriber.close()
 
-    def _recovered(self) -> None:
-        if self._failures:
-            log.info("works again", group=self._group.name, after_failures=self._failures)
-        self._failures = 0
-
     def _topic_id(self, topic: str) -> str:
         return self.subscriber.topic_id(topic)
-
-
-def _run_chains(waiting: deque[list[tuple[Item, Call]]]) -> None:
-    """Run chains of calls until none waits; a thread that is abandoned ends after its call."""
-    while waiting:
-        try:
-            chain = waiting.popleft()
-        except IndexError:
-            return
-        for item, call in chain:
-            item.result = _answer(call)
-
-
-def _answer(call: Call) -> Any:
-    try:
-        return call()
-    except Exception as error:  # noqa: BLE001 - handed to the handler, which judges it
-        return error
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -6,15 +6,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+import structlog
 from django.db import transaction
+from django.db.models import F, QuerySet
 
+from shopmicro.messaging import metrics
 from shopmicro.messaging.broker import Headers, Record
 from shopmicro.messaging.event import Event
 from shopmicro.messaging.handler import Kind, Outcome
 from shopmicro.messaging.models import DeadLetter
 from shopmicro.messaging.retry import Backoff
 
+log = structlog.get_logger(__name__)
+
 _LEASE = timedelta(seconds=60)
+_DEATHS = 3
 _MAX_REASON = 1000
 _LAST_TIMESTAMP_MS = 253_402_300_799_999
 
@@ -46,6 +52,10 @@ class RetryPolicy:
     def next_attempt(self, now: datetime, attempts: int) -> datetime:
         """Say when to try again after this many tries."""
         return now + timedelta(seconds=self.backoff.delay(attempts))
+
+
+class LetterTaken(Exception):
+    """A letter's lease ran out while it was tried again, and it is another's now."""
 
 
 class DeadLetters:
@@ -82,34 +92,69 @@ class DeadLetters:
         )
 
     def claim_due(self) -> DeadLetter | None:
-        """Take a letter whose time has come, for as long as a lease; each claim counts as a try.
+        """Take a letter whose time has come, for as long as a lease.
 
-        Counting first means that a letter which kills its worker is parked in the end.
+        A claim that never ends (the letter killed its worker) is known by its count: after three
+        of them the letter is parked instead.
         """
         now = self._now()
         with transaction.atomic(durable=True):
             letter = DeadLetter.objects.due(self._group, now).select_for_update(skip_locked=True).first()
-            if letter is not None:
-                letter.attempts += 1
+            if letter is None:
+                return None
+            if letter.unfinished < _DEATHS:
+                letter.unfinished += 1
                 letter.next_attempt_at = now + _LEASE
-                letter.save(update_fields=["attempts", "next_attempt_at"])
-        return letter
+                letter.save(update_fields=["unfinished", "next_attempt_at"])
+                return letter
+            self._park_deadly(letter, now)
+        return self.claim_due()
+
+    def give_back(self, letter: DeadLetter) -> None:
+        """Let go of a letter that was claimed and not tried, as if it had not been."""
+        claimed = self._claimed(letter)
+        claimed.update(unfinished=F("unfinished") - 1, next_attempt_at=self._now())
 
     def settle(self, letter: DeadLetter, outcome: Outcome) -> None:
-        """Write what became of a letter that was tried again, in the transaction of its effect."""
+        """Write what became of a letter that was tried again, in the transaction of its effect.
+
+        Tries are counted anew when it fails in another way. Raises LetterTaken if the lease ran
+        out and somebody else has it now, or a person dealt with it.
+        """
         now = self._now()
-        state = self._state_after(letter, outcome)
-        retrying = state is DeadLetter.State.RETRYING
+        fails_otherwise = outcome.is_set_aside and outcome.error != letter.error
+        letter.attempts = 1 if fails_otherwise else letter.attempts + 1
+        letter.state = self._state_after(letter, outcome)
         changes: dict[str, object] = {
-            "state": state,
+            "state": letter.state,
+            "attempts": letter.attempts,
+            "unfinished": 0,
             "updated_at": now,
-            "resolved_at": now if state is DeadLetter.State.REPLAYED else None,
-            "next_attempt_at": self._policy.next_attempt(now, letter.attempts) if retrying else None,
+            "resolved_at": now if letter.state == DeadLetter.State.REPLAYED else None,
+            "next_attempt_at": self._next_attempt(letter, now),
         }
         if outcome.is_set_aside:
             changes |= {"error": outcome.error, "reason": _storable(outcome.reason)}
-        open_letter = DeadLetter.objects.filter(id=letter.id, state=DeadLetter.State.RETRYING)
-        open_letter.update(**changes)
+        if not self._claimed(letter).update(**changes):
+            raise LetterTaken(f"dead letter {letter.id} is no longer ours")
+
+    def _claimed(self, letter: DeadLetter) -> "QuerySet[DeadLetter]":
+        return DeadLetter.objects.filter(
+            id=letter.id, state=DeadLetter.State.RETRYING, next_attempt_at=letter.next_attempt_at
+        )
+
+    def _park_deadly(self, letter: DeadLetter, now: datetime) -> None:
+        letter.state, letter.error = DeadLetter.State.PARKED, "killed_its_worker"
+        letter.reason = f"{letter.unfinished} tries did not end: the worker died each time"
+        letter.next_attempt_at, letter.updated_at = None, now
+        letter.save(update_fields=["state", "error", "reason", "next_attempt_at", "updated_at"])
+        metrics.SET_ASIDE.labels(self._group, letter.state, letter.error).inc()
+        log.error("event parked", group=self._group, letter=letter.id, reason=letter.reason)
+
+    def _next_attempt(self, letter: DeadLetter, now: datetime) -> datetime | None:
+        if letter.state != DeadLetter.State.RETRYING:
+            return None
+        return self._policy.next_attempt(now, letter.attempts)
 
     def _state_after(self, letter: DeadLetter, outcome: Outcome) -> DeadLetter.State:
         if not outcome.is_set_aside:

@@ -73,6 +73,7 @@ class DeadLetter(models.Model):
     """A record that could not be handled, as it came: key, value and headers as bytes.
 
     Its key holds the topic's id, since a topic made anew under the same name reuses offsets.
+    ``attempts`` counts tries that ended in the present error, ``unfinished`` those since that did not end.
     ``headers`` is a JSON list of ``[name, value in base64 or null]``.
     """
 
@@ -99,6 +100,7 @@ class DeadLetter(models.Model):
     headers = models.BinaryField()
     recorded_at = models.DateTimeField(null=True)
     attempts = models.IntegerField(db_default=1)
+    unfinished = models.IntegerField(db_default=0)
     created_at = models.DateTimeField(db_default=Now())
     updated_at = models.DateTimeField(db_default=Now())
     next_attempt_at = models.DateTimeField(null=True)

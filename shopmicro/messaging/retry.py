@@ -1,5 +1,6 @@
 """What a failure is worth: try again, set the one event aside, or wait for the world."""
 
+import errno
 import random
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -10,6 +11,11 @@ from shopmicro.messaging.broker import BrokerError
 from shopmicro.messaging.event import Malformed
 
 _STATEMENT_TIMEOUT = "57014"
+_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC})
+
+
+class Shortage(Exception):
+    """This machine has no more of something; later it may."""
 
 
 class Failure(Enum):
@@ -30,7 +36,7 @@ def classify(error: Exception) -> Failure:
 
     Classes 22 (data) and 23 (integrity), and data that the driver itself refuses, are poison; a
     statement over its time limit and an exception of our own code are unknown; every other
-    error of the database or the broker is transient.
+    error of the database or the broker is transient, and so is a shortage of this machine's.
     """
     if isinstance(error, Malformed | UnicodeEncodeError | DataError | IntegrityError):
         return Failure.POISON
@@ -39,7 +45,14 @@ def classify(error: Exception) -> Failure:
         if state[:2] in ("22", "23"):
             return Failure.POISON
         return Failure.UNKNOWN if state == _STATEMENT_TIMEOUT else Failure.TRANSIENT
-    return Failure.TRANSIENT if isinstance(error, BrokerError) else Failure.UNKNOWN
+    return Failure.TRANSIENT if _is_away(error) else Failure.UNKNOWN
+
+
+def _is_away(error: Exception) -> bool:
+    """Say whether the broker, or this machine's memory, threads or files, are what is missing."""
+    if isinstance(error, OSError):
+        return error.errno in _SHORTAGES
+    return isinstance(error, BrokerError | MemoryError | Shortage)
 
 
 def sqlstate(error: Exception) -> str:

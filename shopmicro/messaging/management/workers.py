@@ -16,6 +16,7 @@ from shopmicro.messaging.retry import Backoff
 from shopmicro.messaging.shutdown import Stop
 
 OUTAGE = Backoff(first=0.2, longest=3.0)
+EXIT_SECONDS = 8.0
 
 
 class ConsumerCommand(BaseCommand):
@@ -28,7 +29,7 @@ class ConsumerCommand(BaseCommand):
         """Consume until SIGTERM or SIGINT."""
         serve_metrics()
         rest_the_collector()
-        with Stop().on_signals() as stop:
+        with Stop(EXIT_SECONDS).on_signals() as stop:
             consumer(self.group, getattr(settings, self.batch)).run(stop)
 
 
