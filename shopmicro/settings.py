@@ -5,11 +5,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import environ
 import structlog
 
+from shopmicro.environment import Environment
+
 BASE_DIR = Path(__file__).resolve().parent.parent
-env: Any = environ.FileAwareEnv()  # type: ignore[no-untyped-call]
+env: Any = Environment()  # type: ignore[no-untyped-call]
 env.read_env(env.str("ENV_FILE", default=str(BASE_DIR / ".env")))
 
 # --- Django ---------------------------------------------------------------------------------
@@ -71,13 +72,17 @@ WHITENOISE_USE_FINDERS = True
 DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
 SESSION_COOKIE_HTTPONLY = True
 SECURE_CONTENT_TYPE_NOSNIFF = True
+_tls_header = env.str("SECURE_PROXY_SSL_HEADER", default="")
+SECURE_PROXY_SSL_HEADER = (f"HTTP_{_tls_header.upper().replace('-', '_')}", "https") if _tls_header else None
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = bool(_tls_header)
 UNFOLD = {"SITE_TITLE": "shopmicro", "SITE_HEADER": "shopmicro"}
 
 # --- PostgreSQL -----------------------------------------------------------------------------
 # Seconds and milliseconds. The lock limit keeps a worker's exit within 10 s of SIGTERM, the idle
 # limit makes the server take the locks of a frozen process away.
-DATABASES: dict[str, Any] = {"default": env.db_url("DATABASE_URL")}
-DATABASES["default"]["CONN_MAX_AGE"] = env.int("DATABASE_CONN_MAX_AGE", default=60)
+DATABASE_CONN_MAX_AGE = env.int("DATABASE_CONN_MAX_AGE", default=60)
+DATABASES: dict[str, Any] = {"default": env.postgres_url("DATABASE_URL")}
+DATABASES["default"]["CONN_MAX_AGE"] = DATABASE_CONN_MAX_AGE
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 DATABASES["default"].setdefault("OPTIONS", {}).update(
     {
@@ -105,7 +110,7 @@ CURRENCY = env.str("CURRENCY", default="EUR")
 PAYMENT_LIMIT_CENTS = env.int("PAYMENT_LIMIT_CENTS", default=100_000)
 NOTIFY_MAX_AGE = timedelta(seconds=env.int("NOTIFY_MAX_AGE", default=24 * 3600))
 DEFAULT_FROM_EMAIL = env.str("DEFAULT_FROM_EMAIL", default="orders@localhost")
-vars().update(env.email_url("EMAIL_URL", default="consolemail://"))
+vars().update(env.mail_url("EMAIL_URL", default="consolemail://"))
 EMAIL_TIMEOUT = 5
 
 # --- The workers ----------------------------------------------------------------------------
@@ -131,7 +136,7 @@ TEST_SYSTEM = env.bool("TEST_SYSTEM", default=False)
 CRASH_POINT = env.str("CRASH_POINT", default="")
 
 # --- Logs -----------------------------------------------------------------------------------
-LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
+LOG_LEVEL = env.str("LOG_LEVEL", default="INFO").upper()
 LOG_FORMAT = env.str("LOG_FORMAT", default="console")
 _shared_processors: list[Any] = [
     structlog.contextvars.merge_contextvars,
@@ -163,7 +168,11 @@ LOGGING = {
         }
     },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structured"}},
-    "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
+    # An unknown level must not keep the system check from naming it.
+    "root": {
+        "handlers": ["stderr"],
+        "level": LOG_LEVEL if LOG_LEVEL in logging.getLevelNamesMapping() else "INFO",
+    },
     "loggers": {"django.server": {"handlers": ["stderr"], "propagate": False}},
 }
 logging.captureWarnings(True)

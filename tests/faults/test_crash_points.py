@@ -89,10 +89,10 @@ def test_a_payment_worker_that_dies_charges_and_tells_once_when_it_is_back(
     ("environment", "sentence"),
     [
         ({"CRASH_POINT": "after-poll"}, "CRASH_POINT is for a system with TEST_SYSTEM=true: unset it"),
-        ({"CRASH_POINT": "somewhere", "TEST_SYSTEM": "true"}, "CRASH_POINT=somewhere is no point"),
+        ({"CRASH_POINT": "somewhere", "TEST_SYSTEM": "true"}, "CRASH_POINT is somewhere: set it to"),
         (
             {"CRASH_POINT": "after-poll:often", "TEST_SYSTEM": "true"},
-            "CRASH_POINT=after-poll:often is no point",
+            "CRASH_POINT is after-poll:often: set it to",
         ),
     ],
 )
@@ -101,5 +101,4 @@ def test_a_point_is_armed_by_its_name_and_in_a_test_system_only(
 ) -> None:
     for worker in WORKERS:
         code, said = closed_shop.try_command(worker, **environment)
-        assert (code, said.count("\n")) == (1, 1)
-        assert sentence in said
+        assert (code, said.count(sentence), "Traceback" in said) == (1, 1, False)
