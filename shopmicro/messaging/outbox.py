@@ -15,7 +15,8 @@ _INSERT = """
 INSERT INTO outbox (event_id, topic, aggregate_id, type, payload, occurred_at)
 SELECT event_id, %s, aggregate_id, type, payload, occurred_at
 FROM unnest(%b::text[], %b::uuid[], %b::text[], %b::text[], %b::timestamptz[])
-     AS event (event_id, aggregate_id, type, payload, occurred_at)
+     WITH ORDINALITY AS event (event_id, aggregate_id, type, payload, occurred_at, number)
+ORDER BY number
 """
 
 

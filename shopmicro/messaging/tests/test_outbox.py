@@ -55,6 +55,14 @@ def test_rows_have_the_order_of_the_events() -> None:
 
 
 @pytest.mark.django_db
+def test_the_order_of_the_rows_is_asked_for_and_not_left_to_the_plan() -> None:
+    with CaptureStatements() as statements:
+        publish("orders", [event("e1")])
+    assert "WITH ORDINALITY" in statements[0]
+    assert statements[0].rstrip().endswith("ORDER BY number")
+
+
+@pytest.mark.django_db
 def test_the_same_event_cannot_be_told_twice() -> None:
     publish("orders", [event("e1")])
     with pytest.raises(IntegrityError, match="outbox_event_id_unique"), transaction.atomic():
