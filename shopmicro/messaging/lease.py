@@ -1,5 +1,7 @@
 """Who may publish a shard of the outbox: a session lock in PostgreSQL, gone with its session."""
 
+from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 import structlog
@@ -26,15 +28,19 @@ class ShardLease:
     """The right to publish one shard, held by a lock of the current database session.
 
     ``idle_seconds`` is how long the server waits for a holder that has gone silent (frozen, or
-    cut off) before it ends its session, and the lock with it.
+    cut off) before it ends its session, and the lock with it. A holder that waits calls `keep`.
     """
 
-    def __init__(self, shard: int, shards: int, *, idle_seconds: int = 30) -> None:
+    def __init__(
+        self, shard: int, shards: int, *, idle_seconds: int = 30, clock: Callable[[], float] = monotonic
+    ) -> None:
         if not 0 <= shard < shards:
             raise ValueError(f"there is no shard {shard} of {shards}")
         self.shard = shard
         self.shards = shards
         self._idle_seconds = idle_seconds
+        self._clock = clock
+        self._speak_at = 0.0
         self._session: Any = None
         self._standing_by = False
         self.held = False
@@ -52,6 +58,17 @@ class ShardLease:
             self._say()
         return self.held
 
+    def keep(self) -> None:
+        """Let the server hear of the session, at most three times in ``idle_seconds``.
+
+        Raises DatabaseError if the session is gone.
+        """
+        if self._clock() < self._speak_at:
+            return
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+        self._speak_at = self._clock() + self._idle_seconds / 3
+
     def _open_session(self) -> None:
         self.held = False
         with connection.cursor() as cursor:
@@ -66,6 +83,7 @@ class ShardLease:
                     " stop all relays, then start them with one count"
                 )
         self._session = connection.connection
+        self._speak_at = self._clock() + self._idle_seconds / 3
 
     def _try_lock(self) -> bool:
         with connection.cursor() as cursor:

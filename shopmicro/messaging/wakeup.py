@@ -26,13 +26,15 @@ class Wakeup:
 
     def clear(self) -> None:
         """Forget what was heard so far: the rows that it told of are about to be read."""
-        self._hear(0)
+        self._hears(0)
 
-    def wait(self, seconds: float) -> None:
-        """Wait for a notification since `clear`, at most so many seconds."""
-        self._hear(seconds, stop_after=1)
+    def wait(self, seconds: float) -> bool:
+        """Wait for a notification since `clear`, at most so many seconds; gives whether one came.
 
-    def _hear(self, seconds: float, stop_after: int | None = None) -> None:
+        Nothing ends the wait but these: whoever must see a stop waits in slices.
+        """
+        return self._hears(seconds, stop_after=1)
+
+    def _hears(self, seconds: float, stop_after: int | None = None) -> bool:
         with connection.wrap_database_errors:
-            for _ in self._session.notifies(timeout=seconds, stop_after=stop_after):
-                pass
+            return bool(list(self._session.notifies(timeout=seconds, stop_after=stop_after)))

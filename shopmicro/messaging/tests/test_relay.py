@@ -1,28 +1,30 @@
 """The relay on the real database, with the broker in memory."""
 
 import json
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 import pytest
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
+from structlog.testing import capture_logs
 
-from shopmicro.messaging.broker import TopicSpec
+from shopmicro.messaging.broker import BrokerError, TopicSpec
 from shopmicro.messaging.event import Event
-from shopmicro.messaging.lease import ShardCountDiffers, ShardLease
-from shopmicro.messaging.memory import MemoryBroker
+from shopmicro.messaging.lease import ShardLease
+from shopmicro.messaging.memory import MAX_RECORD_BYTES, MemoryBroker
 from shopmicro.messaging.models import OutboxEvent
+from shopmicro.messaging.outage import Outage
 from shopmicro.messaging.outbox import publish
 from shopmicro.messaging.relay import Relay
 from shopmicro.messaging.retry import Backoff
 from shopmicro.messaging.shutdown import Stop
-from shopmicro.messaging.wakeup import Wakeup
 from tests.servers import eventually
 
+T = TypeVar("T")
 NOW = datetime(2026, 7, 14, 9, 15, 40, tzinfo=UTC)
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -31,17 +33,21 @@ def aggregate(number: int) -> str:
     return f"0198c0de-0000-7000-8000-{number:012d}"
 
 
-def write(*names: str, aggregate_id: str = aggregate(1), topic: str = "orders") -> None:
+def write(*names: str, aggregate_id: str = aggregate(1), topic: str = "orders", note: str = "") -> None:
     """Tell events of one aggregate, in one transaction."""
     with transaction.atomic():
-        publish(topic, [Event(name, "order.created", aggregate_id, {"n": name}, NOW) for name in names])
+        publish(topic, [Event(name, "order.created", aggregate_id, {"note": note}, NOW) for name in names])
+
+
+def memory_broker() -> MemoryBroker:
+    broker = MemoryBroker()
+    broker.admin().create_topics([TopicSpec("orders", 3, 1, {}), TopicSpec("payments", 3, 1, {})])
+    return broker
 
 
 @pytest.fixture
 def broker() -> MemoryBroker:
-    broker = MemoryBroker()
-    broker.admin().create_topics([TopicSpec("orders", 3, 1, {}), TopicSpec("payments", 3, 1, {})])
-    return broker
+    return memory_broker()
 
 
 @pytest.fixture
@@ -51,15 +57,50 @@ def relay(broker: MemoryBroker) -> Iterator[Relay]:
     relay.close()
 
 
-def make_relay(broker: MemoryBroker, shard: int = 0, shards: int = 1, **options: Any) -> Relay:
+def make_relay(broker: MemoryBroker, lease: ShardLease | None = None, **options: Any) -> Relay:
     settings: dict[str, Any] = {"batch": 1000, "poll_seconds": 0.05, "wakeup": None} | options
     return Relay(
         broker.publisher,
-        ShardLease(shard, shards),
-        outage=Backoff(0.01, 0.01),
+        lease or ShardLease(0, 1),
+        outage=Outage("relay", Backoff(0.01, 0.01)),
         refusal=Backoff(3600, 3600),
         **settings,
     )
+
+
+@contextmanager
+def running(relay: Relay) -> Iterator[None]:
+    """Run the relay's loop in a thread of its own; it must end within 6 s of the request to stop."""
+    stop = Stop()
+    with ThreadPoolExecutor(1) as thread:
+        loop = thread.submit(relay.run, stop)
+        try:
+            yield
+        finally:
+            stop.request()
+            loop.result(6)
+
+
+def in_thread(work: Callable[[], T]) -> T:
+    """Give what something returns or raises that runs on a database session of its own."""
+
+    def run() -> T:
+        try:
+            return work()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(run).result(30)
+
+
+@contextmanager
+def stepping(relay: Relay, stop: Stop) -> Iterator[None]:
+    """Take a step in another thread while the block runs, and wait for its end."""
+    with ThreadPoolExecutor(1) as thread:
+        step = thread.submit(in_thread, lambda: relay.step(stop))
+        yield
+        step.result(30)
 
 
 def on_topic(broker: MemoryBroker, topic: str = "orders") -> list[str]:
@@ -102,63 +143,34 @@ def test_a_row_is_marked_with_where_the_broker_put_it(broker: MemoryBroker, rela
 def test_a_row_is_not_marked_before_its_own_acknowledgement(broker: MemoryBroker, relay: Relay) -> None:
     write("a")
     broker.reports_are_held = True
-    stop = Stop()
-    working = threading.Thread(target=in_thread, args=(lambda: relay.step(stop), relay))
-    working.start()
-    eventually(lambda: on_topic(broker) == ["a"])
-    assert unpublished() == ["a"]
-    broker.reports_are_held = False
-    working.join()
+    with stepping(relay, Stop()):
+        eventually(lambda: on_topic(broker) == ["a"])
+        assert unpublished() == ["a"]
+        broker.reports_are_held = False
     assert unpublished() == []
-
-
-def test_a_second_row_of_an_aggregate_waits_for_the_first_ones_acknowledgement(
-    broker: MemoryBroker, relay: Relay
-) -> None:
-    write("a1", "a2")
-    write("b1", aggregate_id=aggregate(2))
-    broker.reports_are_held = True
-    working = threading.Thread(target=in_thread, args=(lambda: relay.step(Stop()), relay))
-    working.start()
-    eventually(lambda: len(on_topic(broker)) == 2)
-    assert sorted(on_topic(broker)) == ["a1", "b1"]
-    broker.reports_are_held = False
-    working.join()
-    assert sorted(on_topic(broker)) == ["a1", "a2", "b1"]
-    assert unpublished() == []
-
-
-def in_thread(work: Any, relay: Relay) -> None:
-    """Run something that uses a database session of this thread's own, and let go of it."""
-    work()
-    connection.close()
 
 
 def test_a_broker_that_is_away_leaves_the_rows_where_they_are(broker: MemoryBroker, relay: Relay) -> None:
     write("a", "b")
     broker.away = True
-    run_until(relay, lambda: relay._failures >= 3)
+    for _ in range(3):
+        with pytest.raises(BrokerError, match="the broker is away"):
+            relay.step(Stop())
     assert (unpublished(), on_topic(broker)) == (["a", "b"], [])
     assert not OutboxEvent.objects.exclude(attempts=0, error="").exists()
     broker.away = False
-    run_until(relay, lambda: not unpublished())
-    assert on_topic(broker) == ["a", "b"]
+    assert relay.step(Stop()) == 2
+    assert (unpublished(), on_topic(broker)) == ([], ["a", "b"])
 
 
-def run_until(relay: Relay, condition: Any) -> None:
-    """Run the relay's loop until a condition holds."""
-    stop = Stop()
-    step = relay.step
-
-    def look(stop: Stop) -> int:
-        if condition():
-            stop.request()
-            return 0
-        return step(stop)
-
-    relay.step = look  # type: ignore[method-assign]
-    relay.run(stop)
-    relay.step = step  # type: ignore[method-assign]
+def test_the_loop_outlasts_an_outage_of_the_broker(broker: MemoryBroker) -> None:
+    write("a", "b")
+    broker.away = True
+    with capture_logs() as said, running(make_relay(broker)):
+        eventually(lambda: [line for line in said if line["event"].startswith("waiting for")])
+        broker.away = False
+        eventually(lambda: on_topic(broker) == ["a", "b"])
+    assert [line["after_failures"] > 0 for line in said if line["event"] == "works again"] == [True]
 
 
 def test_a_row_that_the_broker_refuses_holds_back_its_own_aggregate_only(
@@ -186,6 +198,23 @@ def test_a_refused_row_is_sent_when_due_once_the_cause_is_gone(broker: MemoryBro
     OutboxEvent.objects.update(next_attempt_at=NOW)
     relay.step(Stop())
     assert (on_topic(broker, "nowhere"), on_topic(broker), unpublished()) == (["lost"], ["behind"], [])
+    row = OutboxEvent.objects.get(event_id="lost")
+    assert (row.attempts, row.error, row.failing_since, row.next_attempt_at) == (1, "", None, None)
+
+
+def test_the_rows_that_a_topic_refuses_are_said_in_one_line(broker: MemoryBroker, relay: Relay) -> None:
+    for number in range(20):
+        write(f"lost-{number}", aggregate_id=aggregate(number), topic="nowhere")
+    write("large", note="x" * MAX_RECORD_BYTES, aggregate_id=aggregate(20))
+    with capture_logs() as said:
+        relay.step(Stop())
+    first = OutboxEvent.objects.get(event_id="lost-0")
+    lines = [line for line in said if line["log_level"] == "error"]
+    assert [(line["topic"], line["error"], line["rows"]) for line in lines] == [
+        ("nowhere", "no topic nowhere", 20),
+        ("orders", "the record is too large", 1),
+    ]
+    assert (lines[0]["outbox_id"], lines[0]["event_id"], lines[0]["attempts"]) == (first.id, "lost-0", 1)
 
 
 def test_two_hundred_rows_that_can_never_be_sent_do_not_starve_the_others(broker: MemoryBroker) -> None:
@@ -219,142 +248,6 @@ def test_a_row_whose_transaction_commits_late_is_not_passed_over(
     assert sorted(on_topic(broker)) == ["early", "late"]
 
 
-def test_only_one_relay_leads_a_shard_and_the_other_takes_over_when_its_session_ends(
-    broker: MemoryBroker, relay: Relay
-) -> None:
-    second = make_relay(broker)
-    write("a")
-    assert relay.step(Stop()) == 1
-    write("b")
-    assert in_other_session(lambda: second.step(Stop())) == 0
-    assert unpublished() == ["b"]
-    relay.close()
-    assert in_other_session(lambda: second.step(Stop())) == 1
-    assert on_topic(broker) == ["a", "b"]
-
-
-def in_other_session(work: Any) -> Any:
-    """Run something on a database session of its own, and give what it returned or raised."""
-    answer: list[Any] = []
-
-    def run() -> None:
-        try:
-            answer.append(work())
-        except Exception as error:  # noqa: BLE001 - handed to the test
-            answer.append(error)
-        connection.close()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join(30)
-    return answer[0]
-
-
-def test_a_relay_whose_session_was_ended_by_the_server_leads_again_and_goes_on(
-    broker: MemoryBroker, relay: Relay, postgres: Any
-) -> None:
-    write("a")
-    relay.step(Stop())
-    with closing(psycopg.connect(database_url(postgres), autocommit=True)) as other:
-        other.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_locks"
-            " WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'"
-        )
-        other.execute(
-            "INSERT INTO outbox (event_id, topic, aggregate_id, type, payload, occurred_at)"
-            " VALUES ('b', 'orders', %s, 'order.created', '{\"id\": \"b\"}', now())",
-            (aggregate(9),),
-        )
-    run_until(relay, lambda: len(on_topic(broker)) == 2)
-    assert sorted(on_topic(broker)) == ["a", "b"]
-
-
-def test_the_server_ends_the_session_of_a_relay_that_has_gone_silent(
-    broker: MemoryBroker, postgres: Any
-) -> None:
-    frozen = Relay(
-        broker.publisher,
-        ShardLease(0, 1, idle_seconds=1),
-        batch=10,
-        poll_seconds=0.05,
-        wakeup=None,
-        outage=Backoff(0.01, 0.01),
-        refusal=Backoff(1, 1),
-    )
-    frozen.step(Stop())
-    locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'"
-    with closing(psycopg.connect(database_url(postgres), autocommit=True)) as other:
-        assert other.execute(locks).fetchone() == (1,)
-        eventually(lambda: other.execute(locks).fetchone() == (0,))
-    connection.close()
-
-
-def test_shards_share_the_aggregates_between_them(broker: MemoryBroker) -> None:
-    for number in range(40):
-        write(f"e{number}", aggregate_id=aggregate(number))
-    counts: list[int] = []
-    for shard in range(3):
-        relay = make_relay(broker, shard, 3)
-        counts.append(relay.step(Stop()))
-        relay.close()
-    assert sum(counts) == 40
-    assert all(count > 0 for count in counts)
-    assert (len(set(on_topic(broker))), unpublished()) == (40, [])
-
-
-def test_a_relay_with_another_number_of_shards_refuses_to_start(broker: MemoryBroker, relay: Relay) -> None:
-    relay.step(Stop())
-    refusal = in_other_session(lambda: make_relay(broker, 0, 2).step(Stop()))
-    assert isinstance(refusal, ShardCountDiffers)
-    assert str(refusal).startswith("a relay with OUTBOX_SHARDS=1 is running and this one has 2")
-
-
-@pytest.mark.parametrize(("shard", "shards"), [(-1, 1), (1, 1), (2, 2)])
-def test_a_shard_that_is_none_of_them_is_refused(shard: int, shards: int) -> None:
-    with pytest.raises(ValueError, match=f"no shard {shard} of {shards}"):
-        ShardLease(shard, shards)
-
-
-def test_a_notification_ends_the_wait_and_its_absence_does_not_matter(broker: MemoryBroker) -> None:
-    relay = make_relay(broker, wakeup=Wakeup(), poll_seconds=20)
-    stop = Stop()
-    running = threading.Thread(target=lambda: relay.run(stop))
-    running.start()
-    listening = (
-        "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%%' OR query LIKE '%%FROM outbox%%'"
-    )
-    eventually(lambda: rows(listening) != [(0,)])
-    write("a")
-    eventually(lambda: on_topic(broker) == ["a"], timeout=10)
-    stop.request()
-    write("the last one wakes it to see the stop")
-    running.join(30)
-    assert not running.is_alive()
-
-
-def test_a_session_lost_while_waiting_for_a_notification_is_replaced(broker: MemoryBroker) -> None:
-    relay = make_relay(broker, wakeup=Wakeup(), poll_seconds=20)
-    stop = Stop()
-    running = threading.Thread(target=lambda: relay.run(stop))
-    running.start()
-    waiting = "FROM pg_stat_activity WHERE state = 'idle' AND query LIKE '%%FROM outbox%%'"
-    eventually(lambda: rows(f"SELECT pid {waiting}"))
-    rows(f"SELECT pg_terminate_backend(pid) {waiting}")
-    write("a")
-    eventually(lambda: on_topic(broker) == ["a"], timeout=10)
-    stop.request()
-    write("the last one wakes it to see the stop")
-    running.join(30)
-    assert not running.is_alive()
-
-
-def test_polling_alone_is_enough(broker: MemoryBroker, settings: Any) -> None:
-    settings.OUTBOX_NOTIFY = False
-    relay = make_relay(broker)
-    write("a")
-    run_until(relay, lambda: on_topic(broker) == ["a"])
-
-
 def test_a_full_queue_is_waited_for_and_every_row_is_sent_once(broker: MemoryBroker, relay: Relay) -> None:
     broker.queue_limit = 10
     for number in range(100):
@@ -367,13 +260,51 @@ def test_a_stop_marks_what_was_acknowledged_and_leaves_the_rest(broker: MemoryBr
     write("a1", "a2", "a3")
     stop = Stop()
     broker.reports_are_held = True
-    working = threading.Thread(target=in_thread, args=(lambda: relay.step(stop), relay))
-    working.start()
-    eventually(lambda: on_topic(broker) == ["a1"])
-    stop.request()
-    broker.reports_are_held = False
-    working.join(30)
+    with stepping(relay, stop):
+        eventually(lambda: on_topic(broker) == ["a1"])
+        stop.request()
+        broker.reports_are_held = False
     assert (on_topic(broker), unpublished()) == (["a1"], ["a2", "a3"])
+
+
+def test_a_broker_that_answers_no_more_does_not_hold_up_the_exit(broker: MemoryBroker) -> None:
+    write("a1", "a2")
+    broker.reports_are_held = True
+    with running(make_relay(broker)):
+        eventually(lambda: on_topic(broker) == ["a1"])
+    assert (on_topic(broker), unpublished()) == (["a1"], ["a1", "a2"])
+
+
+def test_what_cannot_be_marked_is_not_sent_again_but_marked_first(broker: MemoryBroker, relay: Relay) -> None:
+    write("a1", "a2")
+    write("lost", aggregate_id=aggregate(2), topic="nowhere")
+    with unwritable(connection):
+        for _ in range(5):
+            with pytest.raises(DatabaseError, match="read-only transaction"):
+                relay.step(Stop())
+    assert (on_topic(broker), unpublished()) == (["a1", "a2"], ["a1", "a2", "lost"])
+    write("a3")
+    assert relay.step(Stop()) == 1
+    assert (on_topic(broker), unpublished()) == (["a1", "a2", "a3"], ["lost"])
+    assert OutboxEvent.objects.get(event_id="lost").attempts == 1
+
+
+@contextmanager
+def unwritable(connection: Any) -> Iterator[None]:
+    """Let this session's transactions be read-only, as on a server that has become a standby."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET default_transaction_read_only = on")
+        yield
+        cursor.execute("SET default_transaction_read_only = off")
+
+
+def end_leader(postgres: Any) -> None:
+    """Let the server end the session that holds a shard."""
+    with closing(psycopg.connect(database_url(postgres), autocommit=True)) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks"
+            " WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'"
+        )
 
 
 def test_a_row_can_be_sent_twice_when_the_mark_was_lost_but_keeps_its_id(
@@ -384,12 +315,6 @@ def test_a_row_can_be_sent_twice_when_the_mark_was_lost_but_keeps_its_id(
     OutboxEvent.objects.update(published_at=None)
     relay.step(Stop())
     assert on_topic(broker) == ["a", "a"]
-
-
-def rows(sql: str) -> Sequence[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql)
-        return cursor.fetchall()
 
 
 def database_url(postgres: Any) -> str:

@@ -8,10 +8,13 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from shopmicro.messaging.kafka import KafkaConfig, KafkaPublisher
 from shopmicro.messaging.lease import ShardCountDiffers, ShardLease
 from shopmicro.messaging.management.workers import OUTAGE, serve_metrics
+from shopmicro.messaging.outage import Outage
 from shopmicro.messaging.relay import Relay
 from shopmicro.messaging.retry import Backoff
 from shopmicro.messaging.shutdown import Stop
 from shopmicro.messaging.wakeup import Wakeup
+
+EXIT_SECONDS = 6.0
 
 
 class Command(BaseCommand):
@@ -29,11 +32,11 @@ class Command(BaseCommand):
                 batch=settings.OUTBOX_BATCH,
                 poll_seconds=settings.OUTBOX_POLL_INTERVAL,
                 wakeup=Wakeup() if settings.OUTBOX_NOTIFY else None,
-                outage=OUTAGE,
+                outage=Outage("relay", OUTAGE),
                 refusal=Backoff(settings.RETRY_DELAY, settings.RETRY_MAX_DELAY),
             )
             serve_metrics()
-            with Stop().on_signals() as stop:
+            with Stop(EXIT_SECONDS).on_signals() as stop:
                 relay.run(stop)
         except (ShardCountDiffers, ValueError) as mistake:
             raise CommandError(str(mistake)) from mistake
