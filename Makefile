@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 LINT_ENV := SECRET_KEY=check DATABASE_URL=postgres://nobody@127.0.0.1:1/none KAFKA_BOOTSTRAP_SERVERS=127.0.0.1:1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check guards bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ check: $(VENV)/.installed ## format, lint, types, import rules, Django's own che
 	@$(BIN)/lint-imports
 	@$(LINT_ENV) $(BIN)/python manage.py check
 	@$(LINT_ENV) $(BIN)/python -W ignore manage.py makemigrations --check --dry-run
+
+guards: $(VENV)/.installed ## take each guard away, in a copy, and see which test notices
+	@$(BIN)/python -m tests.guards
 
 bench: $(VENV)/.installed ## the benchmarks, product and peers by turns (QUESTION=p1)
 	@$(BIN)/python -m benchmarks $(QUESTION)

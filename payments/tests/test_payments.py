@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from django.core.management import load_command_class
-from django.db import connection
+from django.db import IntegrityError, connection
 from django.db.transaction import TransactionManagementError
 
 from payments.gateway import Charge, LimitGateway, configured_gateway
@@ -202,3 +202,11 @@ def test_the_built_in_gateway_follows_the_settings(settings: Any) -> None:
 def test_the_command_runs_a_registered_group() -> None:
     command = load_command_class("payments", "runpayments")
     assert get_group(command.group).topics == ("orders",)
+
+
+def test_the_database_holds_no_second_payment_of_an_order() -> None:
+    facts = {"order_id": new_order(), "event_id": "e", "amount_cents": 1, "currency": "EUR"}
+    Payment.objects.create(**facts)
+    with pytest.raises(IntegrityError, match="payments_order_unique"):
+        Payment.objects.create(**facts)
+    assert Payment.objects.count() == 1

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import InternalError, connection
 
 from shopmicro.messaging.consumer import Limits
 from shopmicro.messaging.event import Event
-from shopmicro.messaging.handler import Outcome
+from shopmicro.messaging.handler import APPLIED, Outcome, parked
 from shopmicro.messaging.models import DeadLetter
 from shopmicro.messaging.tests.scene import (
     Scene,
@@ -152,3 +152,21 @@ def test_a_broker_that_is_away_is_waited_for(scene: Scene) -> None:
     run_until(scene, consumer, lambda: scene.committed() == 1)
     back.join()
     assert (told(), letters()) == (["a"], [])
+
+
+def test_effects_and_dead_letters_of_a_batch_are_committed_together_or_not_at_all(scene: Scene) -> None:
+    refused = ["SET LOCAL transaction_read_only = on"]
+
+    def refuse_the_letter_once(events: Sequence[Event], results: Sequence[Any]) -> list[Outcome]:
+        tell(events[:1], results)
+        with connection.cursor() as cursor:
+            cursor.execute(refused.pop() if refused else "SELECT 1")
+        return [APPLIED, parked("wrong", "it is wrong")]
+
+    scene.produce(thing("good"), thing("bad"))
+    consumer = scene.consumer(scene.group(apply=refuse_the_letter_once))
+    with pytest.raises(InternalError, match="read-only"):
+        consumer.step(scene.stop)
+    assert (told(), letters(), scene.committed()) == ([], [], None)
+    consumer.step(scene.stop)
+    assert (told(), letters(), scene.committed()) == (["good"], [(1, "parked", "wrong", "bad")], 2)
