@@ -49,13 +49,14 @@ class Session(threading.Thread):
             self.is_over.set()
             self.is_waiting.set()
 
-    def advance(self, observer: psycopg.Connection) -> None:
-        """Give leave for one statement; return when it is done, or waits for the other's lock."""
+    def advance(self, observer: psycopg.Connection) -> bool:
+        """Give leave for one statement; return when it is done, or say that it waits for the other's lock."""
         self.is_waiting.clear()
         self._leave.set()
         while not self.is_waiting.wait(0.002):
             if observer.execute(_BLOCKED, (self.pid,)).fetchone() == (True,):
-                return
+                return True
+        return False
 
     def _execute(self, execute, sql, params, many, context):  # type: ignore[no-untyped-def]
         self._wait_for_leave(" ".join(sql.split()))
@@ -70,10 +71,11 @@ class Session(threading.Thread):
 
 @dataclass
 class Schedule:
-    """One order of statements: whose turn it was each time, and what it was that they did."""
+    """One order of statements: whose turn it was each time, what they did, and what waited for a lock."""
 
     turns: list[str] = field(default_factory=list)
     statements: list[str] = field(default_factory=list)
+    waits: list[str] = field(default_factory=list)
     errors: list[Exception] = field(default_factory=list)
 
 
@@ -124,7 +126,8 @@ def _run(
         chosen = ready[choice]
         schedule.turns.append(chosen.name)
         schedule.statements.append(f"{chosen.name}: {chosen.trace[-1]}")
-        chosen.advance(observer)
+        if chosen.advance(observer):
+            schedule.waits.append(schedule.statements[-1])
     for session in sessions:
         session.join(_LIMIT_SECONDS)
     schedule.errors = [session.error for session in sessions if session.error]

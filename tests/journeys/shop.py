@@ -111,6 +111,10 @@ class Shop:
         """Send SIGTERM, and go on at once."""
         self._running[name].send(signal.SIGTERM)
 
+    def send(self, name: str, signum: signal.Signals) -> None:
+        """Send a process a signal."""
+        self._running[name].send(signum)
+
     def wait(self, name: str) -> int:
         """Wait until a process has ended by itself; gives its status, 128 + n for signal n."""
         child = self._running.pop(name)
