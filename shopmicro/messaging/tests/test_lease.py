@@ -1,11 +1,16 @@
 """Who publishes a shard, and what a lost session or a death costs, on the real database."""
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import psycopg
 import pytest
+from django.conf import settings
 from django.db import DatabaseError, connection
 
 from shopmicro.messaging.broker import BrokerError
@@ -13,7 +18,7 @@ from shopmicro.messaging.lease import ShardCountDiffers, ShardLease
 from shopmicro.messaging.memory import MemoryBroker
 from shopmicro.messaging.models import OutboxEvent
 from shopmicro.messaging.relay import Relay
-from shopmicro.messaging.shutdown import Stop
+from shopmicro.messaging.shutdown import PARENT, Stop
 from shopmicro.messaging.tests.test_relay import (
     NOW,
     aggregate,
@@ -33,6 +38,8 @@ from tests.servers import eventually
 pytestmark = pytest.mark.django_db(transaction=True)
 
 LEADERS = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'"
+
+WAITING = "SELECT pid FROM pg_locks WHERE relation = 'outbox'::regclass AND NOT granted"
 
 
 @pytest.fixture
@@ -176,6 +183,25 @@ def test_a_holder_that_waits_longer_than_the_server_does_keeps_its_session(
             ).fetchone()
         )
         assert other.execute(LEADERS).fetchall() == [(leader,)]
+
+
+def test_a_frozen_database_does_not_hold_up_the_exit(postgres: Any, other: psycopg.Connection[Any]) -> None:
+    relay = subprocess.Popen(
+        [sys.executable, "manage.py", "runrelay"],
+        cwd=settings.BASE_DIR,
+        env=os.environ | {"DATABASE_URL": database_url(postgres), PARENT: str(os.getpid())},
+    )
+    with other.transaction():
+        other.execute("LOCK TABLE outbox")
+        ((session,),) = eventually(lambda: other.execute(WAITING).fetchall())
+        os.kill(session, signal.SIGSTOP)
+    try:
+        relay.terminate()
+        assert relay.wait(8) == 0
+    finally:
+        os.kill(session, signal.SIGCONT)
+        relay.kill()
+        relay.wait()
 
 
 def test_a_holder_speaks_three_times_in_the_idle_limit_and_no_more_often(
