@@ -16,7 +16,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 
-from shopmicro.messaging.kafka import KafkaAdmin, from_settings
+from shopmicro.messaging.kafka import KafkaAdmin, KafkaConfig
 from shopmicro.problems import problem
 
 log = structlog.get_logger(__name__)
@@ -89,7 +89,7 @@ def ask_database(alias: str = DEFAULT_DB_ALIAS) -> None:
 @cache
 def probes() -> tuple[Probe, ...]:
     """Give this process's probes; made at the first request, after the web server has forked."""
-    admin = KafkaAdmin(from_settings())
+    admin = KafkaAdmin(KafkaConfig.from_settings())
     return (Probe("database", ask_database), Probe("broker", lambda: admin.check(ANSWER_WITHIN)))
 
 

@@ -8,6 +8,4 @@ from shopmicro.messaging.kafka.config import KafkaConfig
 from shopmicro.messaging.kafka.publisher import KafkaPublisher
 from shopmicro.messaging.kafka.subscriber import KafkaSubscriber
 
-__all__ = ["KafkaAdmin", "KafkaConfig", "KafkaPublisher", "KafkaSubscriber", "from_settings"]
-
-from_settings = KafkaConfig.from_settings
+__all__ = ["KafkaAdmin", "KafkaConfig", "KafkaPublisher", "KafkaSubscriber"]
