@@ -120,7 +120,10 @@ class Subscriber(Protocol):
         """
 
     def topic_id(self, topic: str) -> str:
-        """The broker's id of a topic, which a recreated topic does not share. Raises BrokerError."""
+        """The id, not shared by a recreated topic, that a topic had at the last `poll`.
+
+        Asks the broker only for a topic of which nothing was polled. Raises BrokerError.
+        """
 
     def close(self) -> None:
         """Make commits safe, leave the group, let go of the broker."""

@@ -220,6 +220,7 @@ class MemorySubscriber:
         self._terms: dict[TopicPartition, int] = {}
         self._positions: dict[TopicPartition, int] = {}
         self._handled: dict[TopicPartition, int] = {}
+        self._given: dict[str, str] = {}
         self._count = count(1)
 
     def poll(self, max_records: int, max_bytes: int, timeout: float) -> list[Record]:
@@ -234,6 +235,7 @@ class MemorySubscriber:
 
         with self._broker.changed:
             self._broker.changed.wait_for(is_served, timeout)
+            self._given = {topic: self._broker.topic(topic).id for topic, _ in self._terms}
         return taken
 
     def keep_alive(self, timeout: float) -> None:
@@ -266,7 +268,9 @@ class MemorySubscriber:
             self._flush()
 
     def topic_id(self, topic: str) -> str:
-        """Give the broker's id of a topic."""
+        """Give the id that a topic had at the last poll; asks the broker only before the first."""
+        if topic in self._given:
+            return self._given[topic]
         with self._broker.changed:
             self._broker.require()
             return self._broker.topic(topic).id

@@ -11,13 +11,13 @@ from confluent_kafka.cimpl import NewTopic
 
 from shopmicro.messaging.broker import BrokerError, TopicSpec
 from shopmicro.messaging.kafka.config import KafkaConfig
-from shopmicro.messaging.kafka.errors import broker_error
+from shopmicro.messaging.kafka.errors import broker_error, broker_errors
+from shopmicro.messaging.kafka.patience import Deadline
 
 log = structlog.get_logger(__name__)
 
 _CREATE_SECONDS = 30.0
 _ANSWER_SECONDS = 10.0
-_LOOKUP_SECONDS = 1.5
 _SLACK_SECONDS = 1.0
 _MOCK = "mockCluster"
 
@@ -53,20 +53,17 @@ class KafkaAdmin:
         """Raise BrokerError if the cluster does not answer within ``timeout`` seconds."""
         self._metadata(timeout)
 
-    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+    def topic_ids(self, topics: Iterable[str], deadline: Deadline) -> dict[str, str]:
         """Give the ids of those topics that exist. Raises BrokerError."""
-        metadata = self._metadata(_LOOKUP_SECONDS)
+        metadata = self._metadata(deadline.left)
         found = [topic for topic in topics if self._config.on_wire(topic) in metadata.topics]
         if metadata.cluster_id.startswith(_MOCK):
             return dict.fromkeys(found, str(metadata.cluster_id))
         if not found:
             return {}
         names = TopicCollection([self._config.on_wire(topic) for topic in found])
-        answers = self._client.describe_topics(names, request_timeout=_LOOKUP_SECONDS)
-        return {
-            topic: str(_result(answers[self._config.on_wire(topic)], _LOOKUP_SECONDS).topic_id)
-            for topic in found
-        }
+        answers = self._client.describe_topics(names, request_timeout=deadline.left)
+        return {topic: _id_in(answers[self._config.on_wire(topic)], deadline.left) for topic in found}
 
     @property
     def _client(self) -> AdminClient:
@@ -76,10 +73,8 @@ class KafkaAdmin:
         return self._opened
 
     def _metadata(self, timeout: float) -> Any:
-        try:
+        with broker_errors():
             return self._client.list_topics(timeout=timeout)
-        except KafkaException as error:
-            raise broker_error(error.args[0]) from None
 
     def _create(self, specs: Sequence[TopicSpec]) -> list[str]:
         if not specs:
@@ -98,10 +93,8 @@ class KafkaAdmin:
     def _touch(self, spec: TopicSpec) -> bool:
         name = self._config.on_wire(spec.name)
         client = AdminClient({**self._config.client({}, {"allow.auto.create.topics": True}), "log_level": 0})
-        try:
-            topic = client.list_topics(name, timeout=_LOOKUP_SECONDS).topics[name]
-        except KafkaException as error:
-            raise broker_error(error.args[0]) from None
+        with broker_errors():
+            topic = client.list_topics(name, timeout=_ANSWER_SECONDS).topics[name]
         if topic.error is not None:
             raise broker_error(topic.error)
         self._compare(spec, len(topic.partitions))
@@ -117,13 +110,12 @@ class KafkaAdmin:
             )
 
 
-def _result(answer: Any, timeout: float) -> Any:
+def _id_in(answer: Any, timeout: float) -> str:
     try:
-        return answer.result(timeout + _SLACK_SECONDS)
-    except KafkaException as error:
-        raise broker_error(error.args[0]) from None
+        with broker_errors():
+            return str(answer.result(timeout).topic_id)
     except FutureTimeoutError:
-        raise BrokerError(f"no answer within {timeout:g} seconds") from None
+        raise BrokerError("no answer in time") from None
 
 
 def _is_created(answer: Any) -> bool:

@@ -52,6 +52,11 @@ class Claims:
             if claim is not None and claim.term == record.term:
                 claim.handled = max(record.offset + 1, claim.handled or 0)
 
+    def firsts(self, records: Sequence[Record]) -> dict[TopicPartition, int]:
+        """Give the offset of the first of the records in each partition that is still owned."""
+        owned = sorted((record for record in records if self.owns(record)), key=lambda record: -record.offset)
+        return {record.source: record.offset for record in owned}
+
     def uncommitted(self, sources: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Give the offsets that the broker is not known to hold yet."""
         claims = ((source, self._claims.get(source)) for source in sources)
@@ -66,3 +71,8 @@ class Claims:
         claim = self._claims.get(source)
         if claim is not None and claim.term == term:
             claim.committed = offset
+
+
+def names(sources: Iterable[TopicPartition]) -> str:
+    """Name partitions in a line of log."""
+    return " ".join(f"{source.topic}[{source.partition}]" for source in sources)

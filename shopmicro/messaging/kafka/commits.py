@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as WirePartition
 
 from shopmicro.messaging.broker import TopicPartition
-from shopmicro.messaging.kafka.claims import Claims
+from shopmicro.messaging.kafka.claims import Claims, names
 from shopmicro.messaging.kafka.config import KafkaConfig
 from shopmicro.messaging.kafka.noise import Complaints
 from shopmicro.messaging.kafka.positions import Committed, committed
@@ -55,7 +55,7 @@ class Commits:
         """Take the broker's answer to a commit."""
         terms, self._on_the_way = self._on_the_way, {}
         for partition in partitions:
-            source = self._off_wire(partition)
+            source = self._config.partition_off_wire(partition)
             refusal = error or partition.error
             if refusal is None:
                 self._claims.commit(source, terms.get(source), partition.offset)
@@ -86,7 +86,7 @@ class Commits:
             log.warning(
                 "the last commit is not confirmed",
                 group=self._group,
-                partitions=_names(offsets),
+                partitions=names(offsets),
                 error=refusal,
             )
 
@@ -97,23 +97,14 @@ class Commits:
 
     def _on_wire(self, offsets: Mapping[TopicPartition, int]) -> list[WirePartition]:
         return [
-            WirePartition(
-                self._config.on_wire(source.topic), source.partition, offset, self._topics.known(source.topic)
-            )
+            self._config.partition_on_wire(source, offset, self._topics.known(source.topic))
             for source, offset in offsets.items()
         ]
-
-    def _off_wire(self, partition: WirePartition) -> TopicPartition:
-        return TopicPartition(self._config.off_wire(partition.topic), partition.partition)
 
     def _complain(self, error: KafkaError, sources: Iterable[TopicPartition]) -> None:
         self._complaints.hear(
             "a commit is refused, and goes with the next one",
             error,
             group=self._group,
-            partitions=_names(sources),
+            partitions=names(sources),
         )
-
-
-def _names(sources: Iterable[TopicPartition]) -> str:
-    return " ".join(f"{source.topic}[{source.partition}]" for source in sources)

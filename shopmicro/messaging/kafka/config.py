@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from confluent_kafka import OFFSET_INVALID
+from confluent_kafka import TopicPartition as WirePartition
 from django.conf import settings
 
+from shopmicro.messaging.broker import TopicPartition
 from shopmicro.messaging.kafka.noise import client_logger
 
 _COMMON: dict[str, Any] = {
@@ -61,3 +64,13 @@ class KafkaConfig:
     def off_wire(self, name: str) -> str:
         """Give the project's own name of a topic."""
         return name.removeprefix(self.prefix)
+
+    def partition_on_wire(
+        self, source: TopicPartition, offset: int = OFFSET_INVALID, metadata: str = ""
+    ) -> WirePartition:
+        """Give a partition as the client knows it."""
+        return WirePartition(self.on_wire(source.topic), source.partition, offset, metadata)
+
+    def partition_off_wire(self, partition: WirePartition) -> TopicPartition:
+        """Give the client's partition as the project knows it."""
+        return TopicPartition(self.off_wire(partition.topic), partition.partition)

@@ -1,6 +1,7 @@
 """Which of the port's errors an error of the client is."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -38,6 +39,15 @@ def broker_error(error: KafkaError) -> BrokerError:
     if error.code() in _REFUSALS:
         return Refused(text)
     return BrokerError(text)
+
+
+@contextmanager
+def broker_errors() -> Iterator[None]:
+    """Turn an error that the client raises within into one of the port's."""
+    try:
+        yield
+    except KafkaException as error:
+        raise broker_error(error.args[0]) from None
 
 
 def raise_first(partitions: Iterable[TopicPartition]) -> None:

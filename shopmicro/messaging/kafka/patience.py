@@ -1,9 +1,12 @@
-"""A limit to waiting for calls of the client that have none."""
+"""Limits to waiting: for calls of the client that have none, and for several calls together."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Thread
+from time import monotonic
 from typing import Any
+
+_LEAST_SECONDS = 0.01
 
 
 @dataclass(slots=True)
@@ -31,3 +34,15 @@ def within(seconds: float, call: Callable[[], Any]) -> Answer | None:
     thread.start()
     thread.join(seconds)
     return answers[0] if answers else None
+
+
+class Deadline:
+    """A time by which several calls, one after the other, have had their answers or go without."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = monotonic() + seconds
+
+    @property
+    def left(self) -> float:
+        """The seconds that the next call may take; hardly any, but some, once the time is over."""
+        return max(self._until - monotonic(), _LEAST_SECONDS)

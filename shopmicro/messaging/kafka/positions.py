@@ -9,6 +9,7 @@ from confluent_kafka import TopicPartition as WirePartition
 
 from shopmicro.messaging.broker import TopicPartition
 from shopmicro.messaging.kafka.errors import raise_first
+from shopmicro.messaging.kafka.patience import Deadline
 
 log = structlog.get_logger(__name__)
 
@@ -20,15 +21,17 @@ class Bounds(NamedTuple):
     high: int
 
 
-def bounds(consumer: Consumer, partitions: Sequence[WirePartition], seconds: float) -> list[Bounds]:
+def bounds(consumer: Consumer, partitions: Sequence[WirePartition], deadline: Deadline) -> list[Bounds]:
     """Ask for the bounds of partitions, all at once. Raises KafkaException.
 
     The marks for beginning and end are times to this request, as in the protocol; the calls
     meant for it ask one partition after another, each behind a fetch that waits for records.
     """
+    if not partitions:
+        return []
     lows, highs = (
         consumer.offsets_for_times(
-            [WirePartition(asked.topic, asked.partition, mark) for asked in partitions], timeout=seconds
+            [WirePartition(asked.topic, asked.partition, mark) for asked in partitions], timeout=deadline.left
         )
         for mark in (OFFSET_BEGINNING, OFFSET_END)
     )

@@ -6,10 +6,11 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from shopmicro.messaging.broker import BrokerFatal, Delivery, Headers, OnDelivery, QueueFull, Refused
+from shopmicro.messaging.broker import BrokerFatal, Delivery, Headers, OnDelivery, QueueFull
 from shopmicro.messaging.kafka.config import KafkaConfig
 from shopmicro.messaging.kafka.errors import broker_error, is_fatal
 from shopmicro.messaging.kafka.noise import Complaints
+from shopmicro.messaging.kafka.trouble import Trouble
 
 # The propagation time is how long an unknown topic is hoped for: shorter than the time-out of a
 # record, so that such a record is refused and not taken for an outage. murmur2 puts a key on the
@@ -34,18 +35,19 @@ class KafkaPublisher:
 
     def __init__(self, config: KafkaConfig) -> None:
         self._prefix = config.prefix
-        self._complaints = Complaints()
-        self._fatal: BrokerFatal | None = None
+        self._trouble = Trouble("the producer has trouble with the broker", Complaints())
         self._reported = 0
         self._refused: deque[tuple[OnDelivery, Delivery]] = deque()
-        self._producer = Producer({**config.client(_DEFAULTS, _ALWAYS), "error_cb": self._hear})
+        self._producer = Producer({**config.client(_DEFAULTS, _ALWAYS), "error_cb": self._trouble.hear})
 
     def send(
         self, topic: str, key: str | None, value: bytes | None, headers: Headers, on_delivery: OnDelivery
     ) -> None:
-        """Queue one record; its report comes from within `serve`."""
-        if self._fatal is not None:
-            raise self._fatal
+        """Queue one record; its report, also of any refusal, comes from within `serve`.
+
+        Raises QueueFull, and BrokerFatal once the client is beyond repair.
+        """
+        self._trouble.raise_fatal()
         try:
             self._producer.produce(
                 self._prefix + topic,
@@ -64,8 +66,7 @@ class KafkaPublisher:
         self._reported = 0
         self._report_refusals()
         self._producer.poll(0 if self._reported else timeout)
-        if self._fatal is not None:
-            raise self._fatal
+        self._trouble.raise_fatal()
         return self._reported
 
     def close(self, timeout: float) -> None:
@@ -81,12 +82,12 @@ class KafkaPublisher:
             on_delivery(Delivery(message.partition(), message.offset()))
             return
         if is_fatal(error):
-            self._hear(error)
+            self._trouble.hear(error)
         on_delivery(Delivery(error=broker_error(error)))
 
     def _refuse(self, error: KafkaException, on_delivery: OnDelivery) -> None:
         known = broker_error(error.args[0])
-        if not isinstance(known, Refused):
+        if isinstance(known, QueueFull | BrokerFatal):
             raise known from None
         self._refused.append((on_delivery, Delivery(error=known)))
 
@@ -95,8 +96,3 @@ class KafkaPublisher:
             on_delivery, delivery = self._refused.popleft()
             self._reported += 1
             on_delivery(delivery)
-
-    def _hear(self, error: KafkaError) -> None:
-        if is_fatal(error):
-            self._fatal = BrokerFatal(f"{error.name()}: {error.str()}")
-        self._complaints.hear("the producer has trouble with the broker", error)

@@ -5,28 +5,23 @@ from time import monotonic
 from typing import Any
 
 import structlog
-from confluent_kafka import (
-    OFFSET_INVALID,
-    OFFSET_STORED,
-    TIMESTAMP_NOT_AVAILABLE,
-    Consumer,
-    KafkaError,
-    KafkaException,
-)
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_STORED, Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as WirePartition
 
 from shopmicro.messaging import faults
-from shopmicro.messaging.broker import BrokerError, BrokerFatal, Record, TopicPartition
+from shopmicro.messaging.broker import BrokerError, Record, TopicPartition
 from shopmicro.messaging.kafka.admin import KafkaAdmin
 from shopmicro.messaging.kafka.buffer import Buffer
-from shopmicro.messaging.kafka.claims import Claims
+from shopmicro.messaging.kafka.claims import Claims, names
 from shopmicro.messaging.kafka.commits import Commits
 from shopmicro.messaging.kafka.config import KafkaConfig
-from shopmicro.messaging.kafka.errors import broker_error, is_fatal
+from shopmicro.messaging.kafka.errors import broker_errors
 from shopmicro.messaging.kafka.noise import Complaints
-from shopmicro.messaging.kafka.patience import within
-from shopmicro.messaging.kafka.positions import bounds, committed, starting_offset, still_meant
+from shopmicro.messaging.kafka.patience import Deadline, within
+from shopmicro.messaging.kafka.placing import Placing
+from shopmicro.messaging.kafka.records import record_of
 from shopmicro.messaging.kafka.topics import TopicIds
+from shopmicro.messaging.kafka.trouble import Trouble
 
 log = structlog.get_logger(__name__)
 
@@ -42,11 +37,10 @@ _ALWAYS = {
     "enable.partition.eof": False,
     "auto.offset.reset": "error",
 }
-_CLASSIC = {"partition.assignment.strategy": "cooperative-sticky"}
+# With a broker that does not answer, the look-ups of the last poll and a close end within 5 seconds.
 _LOOKUP_SECONDS = 1.5
-_PLACING_SECONDS = 5.0
-_COMMIT_SECONDS = 2.0
-_CLOSE_SECONDS = 3.0
+_COMMIT_SECONDS = 1.5
+_CLOSE_SECONDS = 2.0
 
 
 class KafkaSubscriber:
@@ -60,19 +54,21 @@ class KafkaSubscriber:
         self._config = config
         self._group = group
         self._topics = TopicIds(KafkaAdmin(config), topics)
-        self._complaints = Complaints()
+        complaints = Complaints()
+        self._trouble = Trouble("the consumer has trouble with the broker", complaints, group=group)
         self._names = {config.on_wire(topic): topic for topic in topics}
         self._claims = Claims()
-        self._commits = Commits(config, group, self._claims, self._topics, self._complaints)
+        self._commits = Commits(config, group, self._claims, self._topics, complaints)
         self._buffer = Buffer()
-        self._strays: dict[TopicPartition, int | None] = {}
-        self._next_placing = 0.0
+        self._placing = Placing(config, group, self._topics, complaints)
         self._is_paused = False
         self._is_closing = False
-        self._fatal: BrokerFatal | None = None
         self._consumer = Consumer(self._options())
         self._consumer.subscribe(
-            list(self._names), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            list(self._names),
+            on_assign=self._trouble.guarded(self._on_assign),
+            on_revoke=self._trouble.guarded(self._on_revoke),
+            on_lost=self._trouble.guarded(self._on_lost),
         )
 
     def poll(self, max_records: int, max_bytes: int, timeout: float) -> list[Record]:
@@ -81,10 +77,10 @@ class KafkaSubscriber:
         A size is that of key and value, in bytes. Raises BrokerError.
         """
         self._resume()
-        self._watch_topics()
-        self._place_strays()
+        self._look_after_positions()
         self._receive(max_records - len(self._buffer), 0 if self._buffer else timeout)
         self._commits.send(self._consumer)
+        self._topics.give()
         return self._buffer.take(max_records, max_bytes)
 
     def keep_alive(self, timeout: float) -> None:
@@ -107,11 +103,11 @@ class KafkaSubscriber:
         return self._claims.owns(record)
 
     def rewind(self, records: Sequence[Record]) -> None:
-        """Poll these records again, and all after them."""
-        firsts: dict[TopicPartition, int] = {}
-        for record in records:
-            if self.owns(record):
-                firsts[record.source] = min(record.offset, firsts.get(record.source, record.offset))
+        """Poll these records again, and all after them.
+
+        Raises BrokerFatal if the client does not go back: the next one begins at the last commit.
+        """
+        firsts = self._claims.firsts(records)
         self._buffer.drop(firsts)
         for source, offset in firsts.items():
             self._go_to(source, offset)
@@ -122,9 +118,14 @@ class KafkaSubscriber:
         self._commits.send(self._consumer)
 
     def topic_id(self, topic: str) -> str:
-        """Give the broker's id of a topic, at most ten seconds old. Raises BrokerError."""
-        if self._topics.is_due:
-            self._start_over(self._topics.refresh())
+        """Give the id that a topic had at the last poll; asks the broker only before the first.
+
+        Raises BrokerError.
+        """
+        if given := self._topics.given(topic):
+            return given
+        if not self._topics.known(topic):
+            self._start_over(self._topics.refresh(Deadline(_LOOKUP_SECONDS)))
         return self._topics.require(topic)
 
     def close(self) -> None:
@@ -146,11 +147,12 @@ class KafkaSubscriber:
             **_ALWAYS,
             "group.id": self._config.on_wire(self._group),
             "group.protocol": self._config.group_protocol,
-            "on_commit": self._commits.hear,
-            "error_cb": self._hear,
+            "on_commit": self._trouble.guarded(self._commits.hear),
+            "error_cb": self._trouble.hear,
         }
-        classic = _CLASSIC if self._config.group_protocol == "classic" else {}
-        return self._config.client({**_DEFAULTS, **classic}, always)
+        if self._config.group_protocol == "classic":
+            always["partition.assignment.strategy"] = "cooperative-sticky"
+        return self._config.client(_DEFAULTS, always)
 
     # --- Records in ---------------------------------------------------------------------------
 
@@ -159,16 +161,14 @@ class KafkaSubscriber:
 
         `consume` waits for its full number: so the first comes by `poll`, the rest if it is there.
         """
-        self._raise_fatal()
-        try:
+        self._trouble.raise_fatal()
+        with broker_errors():
             first = self._consumer.poll(timeout)
             if first is not None:
                 self._absorb([first])
                 if wanted > 1:
                     self._absorb(self._consumer.consume(wanted - 1, 0))
-        except KafkaException as error:
-            raise broker_error(error.args[0]) from None
-        self._raise_fatal()
+        self._trouble.raise_fatal()
 
     def _absorb(self, messages: Iterable[Any]) -> None:
         for message in messages:
@@ -176,10 +176,22 @@ class KafkaSubscriber:
             if error is not None:
                 self._hear_of_partition(error, message)
                 continue
-            source = TopicPartition(self._names[message.topic()], message.partition())
+            source = self._source(message)
             term = self._claims.term(source)
-            if term is not None:
-                self._buffer.add(_record(source, term, message))
+            if term is not None and source not in self._placing:
+                self._buffer.add(record_of(message, source, term))
+
+    def _source(self, message: Any) -> TopicPartition:
+        topic = message.topic()
+        return TopicPartition(self._names.get(topic, topic), message.partition())
+
+    def _hear_of_partition(self, error: KafkaError, message: Any) -> None:
+        if error.code() != KafkaError._AUTO_OFFSET_RESET:
+            self._trouble.hear(error)
+            return
+        source, offset = self._source(message), message.offset()
+        if self._claims.term(source) is not None and source not in self._placing:
+            self._placing.add(source, offset if offset is not None and offset >= 0 else OFFSET_STORED)
 
     def _pause(self) -> None:
         if not self._is_paused:
@@ -195,10 +207,10 @@ class KafkaSubscriber:
 
     def _go_to(self, source: TopicPartition, offset: int) -> None:
         """Read on from an offset. A partition that does not fetch yet refuses to seek: it is taken anew."""
-        if source in self._strays:
-            self._strays[source] = offset
+        if source in self._placing:
+            self._placing.add(source, offset)
             return
-        target = self._on_wire(source, offset)
+        target = self._config.partition_on_wire(source, offset)
         try:
             self._consumer.seek(target)
         except KafkaException:
@@ -211,56 +223,22 @@ class KafkaSubscriber:
             if self._is_paused:
                 self._consumer.pause([target])
         except KafkaException as error:
-            raise broker_error(error.args[0]) from None
+            self._trouble.give_up(f"a partition can't be taken up again: {error.args[0]}")
+            self._trouble.raise_fatal()
 
-    def _place_strays(self) -> None:
-        """Put partitions whose position the log does not hold where they can be read.
+    def _look_after_positions(self) -> None:
+        """Watch for topics made anew, and put strays where they are to be read on."""
+        deadline = Deadline(_LOOKUP_SECONDS)
+        if self._placing.is_due or (self._topics.is_due and self._claims.sources()):
+            self._look_at_topics(deadline)
+        if self._placing.is_due:
+            placed = self._placing.place(self._consumer, self._placing.strays(), deadline)
+            for source, offset in placed.items():
+                self._take_anew(self._config.partition_on_wire(source, offset))
 
-        If that can't be found out now, the others flow on and it is tried again later.
-        """
-        if not self._strays or monotonic() < self._next_placing:
-            return
-        sources = list(self._strays)
+    def _look_at_topics(self, deadline: Deadline) -> None:
         try:
-            found = bounds(self._consumer, [self._on_wire(source) for source in sources], _LOOKUP_SECONDS)
-        except KafkaException as error:
-            self._next_placing = monotonic() + _PLACING_SECONDS
-            self._hear(error.args[0])
-            return
-        for source, log_bounds in zip(sources, found, strict=True):
-            self._take_anew(self._on_wire(source, starting_offset(source, self._strays[source], log_bounds)))
-            del self._strays[source]
-
-    def _starting_partitions(self, partitions: Sequence[WirePartition]) -> list[WirePartition]:
-        """Give the partitions with the offsets to start from.
-
-        If they can't be found out now, the client looks for the committed ones by itself, and
-        tells of each partition where there is none that the log holds: a stray.
-        """
-        sources = [self._off_wire(partition) for partition in partitions]
-        try:
-            positions = committed(self._consumer, partitions, _LOOKUP_SECONDS)
-            found = bounds(self._consumer, partitions, _LOOKUP_SECONDS)
-        except KafkaException as error:
-            log.warning("starting offsets are not known yet", group=self._group, error=str(error.args[0]))
-            return [self._on_wire(source, OFFSET_STORED) for source in sources]
-        return [
-            self._on_wire(
-                source,
-                starting_offset(
-                    source, still_meant(source, position, self._topics.known(source.topic)), log_bounds
-                ),
-            )
-            for source, position, log_bounds in zip(sources, positions, found, strict=True)
-        ]
-
-    def _watch_topics(self) -> None:
-        if self._topics.is_due and self._claims.sources():
-            self._look_at_topics()
-
-    def _look_at_topics(self) -> None:
-        try:
-            self._start_over(self._topics.refresh())
+            self._start_over(self._topics.refresh(deadline))
         except BrokerError as error:
             log.debug("topic ids are not known now", group=self._group, error=str(error))
 
@@ -275,84 +253,48 @@ class KafkaSubscriber:
         self._buffer.drop(anew)
         for source in anew:
             self._claims.take(source)
-            self._strays[source] = None
+            self._placing.add(source, OFFSET_BEGINNING)
 
     # --- Partitions come and go ---------------------------------------------------------------
 
     def _on_assign(self, consumer: Consumer, partitions: list[WirePartition]) -> None:
         if not partitions or self._is_closing:
             return
-        self._look_at_topics()
-        consumer.incremental_assign(self._starting_partitions(partitions))
-        for partition in partitions:
-            self._claims.take(self._off_wire(partition))
+        deadline = Deadline(_LOOKUP_SECONDS)
+        self._look_at_topics(deadline)
+        sources = self._off_wire(partitions)
+        for source in sources:
+            self._claims.take(source)
+            self._placing.add(source)
+        placed = self._placing.place(consumer, sources, deadline)
+        consumer.incremental_assign(
+            [self._config.partition_on_wire(source, placed.get(source, OFFSET_STORED)) for source in sources]
+        )
         if self._is_paused:
             consumer.pause(partitions)
-        log.info("partitions assigned", group=self._group, partitions=_names(partitions))
+        log.info("partitions assigned", group=self._group, partitions=names(sources))
 
     def _on_revoke(self, consumer: Consumer, partitions: list[WirePartition]) -> None:
         faults.reach("inside-revoke")
-        if not self._is_closing:
-            sources = [self._off_wire(partition) for partition in partitions]
-            self._commits.make_safe(consumer, sources, _COMMIT_SECONDS)
-        self._let_go(partitions)
-        log.info("partitions revoked", group=self._group, partitions=_names(partitions))
+        sources = self._off_wire(partitions)
+        try:
+            if not self._is_closing:
+                self._commits.make_safe(consumer, sources, _COMMIT_SECONDS)
+        finally:
+            self._let_go(sources)
+        log.info("partitions revoked", group=self._group, partitions=names(sources))
 
     def _on_lost(self, consumer: Consumer, partitions: list[WirePartition]) -> None:
-        self._let_go(partitions)
-        log.warning("partitions lost", group=self._group, partitions=_names(partitions))
+        self._let_go(sources := self._off_wire(partitions))
+        log.warning("partitions lost", group=self._group, partitions=names(sources))
 
-    def _let_go(self, partitions: Sequence[WirePartition]) -> None:
-        gone = [self._off_wire(partition) for partition in partitions]
-        self._buffer.drop(gone)
-        self._claims.let_go(gone)
-        for source in gone:
-            self._strays.pop(source, None)
-
-    # --- News ---------------------------------------------------------------------------------
-
-    def _hear_of_partition(self, error: KafkaError, message: Any) -> None:
-        if error.code() == KafkaError._AUTO_OFFSET_RESET:
-            offset = message.offset()
-            source = TopicPartition(self._names[message.topic()], message.partition())
-            self._strays[source] = offset if offset is not None and offset >= 0 else None
-            return
-        self._hear(error)
-
-    def _hear(self, error: KafkaError) -> None:
-        if is_fatal(error):
-            self._fatal = BrokerFatal(f"{error.name()}: {error.str()}")
-        self._complaints.hear("the consumer has trouble with the broker", error, group=self._group)
-
-    def _raise_fatal(self) -> None:
-        if self._fatal is not None:
-            raise self._fatal
-
-    # --- Names --------------------------------------------------------------------------------
+    def _let_go(self, sources: Sequence[TopicPartition]) -> None:
+        self._buffer.drop(sources)
+        self._claims.let_go(sources)
+        self._placing.forget(sources)
 
     def _assigned(self) -> list[WirePartition]:
-        return [self._on_wire(source) for source in self._claims.sources()]
+        return [self._config.partition_on_wire(source) for source in self._claims.sources()]
 
-    def _on_wire(self, source: TopicPartition, offset: int = OFFSET_INVALID) -> WirePartition:
-        return WirePartition(self._config.on_wire(source.topic), source.partition, offset)
-
-    def _off_wire(self, partition: WirePartition) -> TopicPartition:
-        return TopicPartition(self._config.off_wire(partition.topic), partition.partition)
-
-
-def _record(source: TopicPartition, term: int, message: Any) -> Record:
-    kind, timestamp_ms = message.timestamp()
-    return Record(
-        topic=source.topic,
-        partition=source.partition,
-        offset=message.offset(),
-        key=message.key(),
-        value=message.value(),
-        headers=tuple(message.headers() or ()),
-        timestamp_ms=-1 if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
-        term=term,
-    )
-
-
-def _names(partitions: Iterable[WirePartition]) -> str:
-    return " ".join(f"{partition.topic}[{partition.partition}]" for partition in partitions)
+    def _off_wire(self, partitions: Iterable[WirePartition]) -> list[TopicPartition]:
+        return [self._config.partition_off_wire(partition) for partition in partitions]

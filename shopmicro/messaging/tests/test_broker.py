@@ -177,6 +177,19 @@ class AnyBroker:
         world.recreate("orders", 1)
         assert world.subscriber("stock", ["orders"]).topic_id("orders") not in ("", old)
 
+    def test_a_record_s_topic_id_is_that_of_its_poll_however_the_topic_fares_since(
+        self, world: World
+    ) -> None:
+        create(world, "orders", 1)
+        publish_values(world, "orders", "a", range(3))
+        subscriber = world.subscriber("saga", ["orders"])
+        poll_until(subscriber, 3)
+        polled = subscriber.topic_id("orders")
+        world.recreate("orders", 1)
+        subscriber.keep_alive(0)
+        assert subscriber.topic_id("orders") == polled
+        assert world.subscriber("stock", ["orders"]).topic_id("orders") != polled
+
     def test_making_topics_twice_is_safe_and_tells_what_was_made(self, world: World) -> None:
         orders, payments = (TopicSpec(name, 2, 1, {}) for name in ("orders", "payments"))
         admin = world.admin()

@@ -1,12 +1,16 @@
 """What only the real broker can show: lost records, outages, a topic made anew, errors of the client."""
 
+import ctypes
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer, KafkaError, KafkaException, cimpl
 from confluent_kafka import TopicPartition as WirePartition
+from confluent_kafka.admin import AdminClient
 
 from shopmicro.embedded.kafka import KafkaServer
 from shopmicro.embedded.mock import MockKafka
@@ -14,6 +18,8 @@ from shopmicro.embedded.ports import free_port
 from shopmicro.messaging.broker import BrokerError, BrokerFatal, Delivery, QueueFull, Refused
 from shopmicro.messaging.kafka import KafkaAdmin, KafkaConfig, KafkaPublisher
 from shopmicro.messaging.kafka.errors import broker_error
+from shopmicro.messaging.kafka.patience import Deadline
+from shopmicro.messaging.kafka.topics import TopicIds
 from shopmicro.messaging.tests.worlds import (
     ROOMY,
     KafkaWorld,
@@ -49,6 +55,41 @@ def commit_by_hand(world: KafkaWorld, group: str, topic: str, offset: int, metad
         offsets=[WirePartition(world.config.on_wire(topic), 0, offset, metadata)], asynchronous=False
     )
     consumer.close()
+
+
+def unsteady(monkeypatch: pytest.MonkeyPatch, client: type) -> Counter[str]:
+    """Give how many more calls of each of the client library's methods fail; none, until a test says so."""
+    failures: Counter[str] = Counter()
+
+    class Unsteady(client):  # type: ignore[misc]
+        def __getattribute__(self, name: str) -> Any:
+            if failures[name] > 0:
+                failures[name] -= 1
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            return super().__getattribute__(name)
+
+    module = {Consumer: "subscriber", AdminClient: "admin"}[client]
+    monkeypatch.setattr(f"shopmicro.messaging.kafka.{module}.{client.__name__}", Unsteady)
+    return failures
+
+
+def send_header(bootstrap_servers: str, topic: str, name: bytes, value: bytes) -> None:
+    """Send a record, ``raw``, with a header whose name may be any bytes, as clients of other languages can.
+
+    The Python client takes text only; so this calls the library beneath it.
+    """
+    library = ctypes.CDLL(cimpl.__file__)
+    library.rd_kafka_conf_new.restype = library.rd_kafka_new.restype = ctypes.c_void_p
+    configuration = ctypes.c_void_p(library.rd_kafka_conf_new())
+    library.rd_kafka_conf_set(configuration, b"bootstrap.servers", bootstrap_servers.encode(), None, 0)
+    producer = ctypes.c_void_p(library.rd_kafka_new(0, configuration, None, 0))
+    topic_tag, value_tag, header_tag, end_tag = 1, 4, 9, 0
+    assert not library.rd_kafka_producev(
+        *(producer, topic_tag, topic.encode(), value_tag, b"raw", ctypes.c_size_t(3)),
+        *(header_tag, name, value, ctypes.c_ssize_t(len(value)), end_tag),
+    )
+    assert not library.rd_kafka_flush(producer, 10_000)
+    library.rd_kafka_destroy(producer)
 
 
 def test_records_gone_before_they_were_read_are_named_in_an_error(
@@ -132,6 +173,72 @@ def test_an_offset_that_was_committed_by_hand_is_honoured(world: KafkaWorld) -> 
     assert values(poll_until(world.subscriber("saga", ["orders"]), 5)) == list(range(5, 10))
 
 
+@pytest.mark.parametrize(
+    ("client", "look_up"),
+    [(Consumer, "committed"), (Consumer, "offsets_for_times"), (AdminClient, "list_topics")],
+)
+def test_nothing_is_polled_before_it_is_known_where_to_begin(
+    world: KafkaWorld, monkeypatch: pytest.MonkeyPatch, client: type, look_up: str
+) -> None:
+    create(world, "orders", 1)
+    publish_values(world, "orders", "a", range(10))
+    commit_by_hand(world, "saga", "orders", 5, "id-of-another-topic")
+    unsteady(monkeypatch, client)[look_up] = 1
+    assert values(poll_until(world.subscriber("saga", ["orders"]), 10)) == list(range(10))
+
+
+def test_a_member_that_can_t_take_its_partitions_up_is_beyond_repair_and_the_next_reads_all(
+    world: KafkaWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(world, "orders", 1)
+    publish_values(world, "orders", "a", range(10))
+    failures = unsteady(monkeypatch, Consumer)
+    failures["incremental_assign"] = 1
+    subscriber = world.subscriber("saga", ["orders"])
+    with pytest.raises(BrokerFatal):
+        poll_until(subscriber, 1)
+    subscriber.close()
+    assert values(poll_until(world.subscriber("saga", ["orders"]), 10)) == list(range(10))
+
+
+def test_a_member_that_can_t_go_back_polls_nothing_behind_the_records_that_it_was_to_poll_again(
+    world: KafkaWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(world, "orders", 1)
+    publish_values(world, "orders", "a", range(10))
+    failures = unsteady(monkeypatch, Consumer)
+    subscriber = world.subscriber("saga", ["orders"])
+    records = poll_until(subscriber, 10)
+    subscriber.commit(records[:4])
+    failures.update({"seek": 1, "incremental_assign": 1})
+    with pytest.raises(BrokerFatal):
+        subscriber.rewind(records[4:])
+    with pytest.raises(BrokerFatal):
+        subscriber.poll(ROOMY, ROOMY, 0.1)
+    subscriber.close()
+    assert values(poll_until(world.subscriber("saga", ["orders"]), 6)) == list(range(4, 10))
+
+
+def test_a_topic_s_new_id_is_seen_in_time_and_the_old_one_kept_for_the_records_given_before(
+    world: KafkaWorld,
+) -> None:
+    create(world, "orders", 1)
+    time_is = [0.0]
+    topics = TopicIds(KafkaAdmin(world.config), ["orders"], lambda: time_is[0])
+    assert topics.refresh(Deadline(5)) == set()
+    topics.give()
+    old = topics.given("orders")
+    world.recreate("orders", 1)
+    time_is[0] = 9.9
+    assert not topics.is_due
+    time_is[0] = 10
+    assert topics.is_due
+    assert topics.refresh(Deadline(5)) == {"orders"}
+    assert topics.given("orders") == old
+    topics.give()
+    assert topics.given("orders") == topics.known("orders") != old
+
+
 def test_a_topic_made_after_the_member_came_is_found(world: KafkaWorld) -> None:
     subscriber = world.subscriber("saga", ["orders"])
     assert subscriber.poll(ROOMY, ROOMY, 1) == []
@@ -164,16 +271,21 @@ def test_a_frozen_broker_keeps_nobody_from_leaving_in_time(
 ) -> None:
     create(world, "orders", 1)
     publisher, subscriber = world.publisher(), world.subscriber("saga", ["orders"])
-    publish(publisher, "orders", [("a", b"1")])
-    records = poll_until(subscriber, 1)
+    publish(publisher, "orders", [("a", b"1"), ("a", b"2")])
+    records = poll_until(subscriber, 2)
+    subscriber.commit(records)
+    world.trim("orders", 0, 1)
+    subscriber.rewind(records)
+    assert subscriber.poll(ROOMY, ROOMY, 5) == []
     kafka_server.pause()
     try:
         began = time.monotonic()
+        assert subscriber.poll(ROOMY, ROOMY, 0.5) == []
         subscriber.commit(records)
-        publisher.send("orders", "a", b"2", [], lambda delivery: None)
+        publisher.send("orders", "a", b"3", [], lambda delivery: None)
         subscriber.close()
         publisher.close(0.5)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 6.5
     finally:
         kafka_server.resume()
 
@@ -222,6 +334,22 @@ def test_the_mock_cluster_serves_groups_and_names_its_topics() -> None:
         subscriber.commit(records)
         subscriber.close()
         assert world.subscriber("saga", ["orders"]).poll(ROOMY, ROOMY, 1) == []
+
+
+def test_headers_that_can_t_be_read_are_none_and_the_record_is_polled_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with MockKafka() as mock, ExitStack() as clients:
+        world = KafkaWorld(clients, mock.bootstrap_servers)
+        create(world, "orders", 4)
+        send_header(mock.bootstrap_servers, world.config.on_wire("orders"), b"caf\xe9", b"1")
+        publish(world.publisher(), "orders", [("a", b"2")], [("caf\u00e9", b"2")])
+        records = poll_until(world.subscriber("saga", ["orders"]), 2)
+        headers = {record.value: record.headers for record in records}
+        assert headers == {b"raw": (), b"2": (("caf\u00e9", b"2"),)}
+        assert headers[b"raw"] == ()
+        told = [line for line in lines(caplog, "warning") if "headers" in str(line["event"])]
+        assert [(line["topic"], line["offset"]) for line in told] == [(world.config.on_wire("orders"), 0)]
 
 
 @pytest.mark.parametrize(
