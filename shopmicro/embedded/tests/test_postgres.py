@@ -10,11 +10,11 @@ import pytest
 from shopmicro.embedded.errors import PortInUse
 from shopmicro.embedded.postgres import Postgres
 
-DEBIAN_15 = Path("/usr/lib/postgresql/15/bin")
-VERSIONS = [None, *([DEBIAN_15] if DEBIAN_15.exists() else [])]
+GIVEN = os.environ.get("TEST_POSTGRES_BIN")
+VERSIONS = [None, *([Path(GIVEN)] if GIVEN else [])]
 
 
-@pytest.fixture(params=VERSIONS, ids=lambda binaries: "15" if binaries else "wheel")
+@pytest.fixture(params=VERSIONS, ids=lambda binaries: "given" if binaries else "wheel")
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Postgres]:
     with Postgres(tmp_path / "postgres", binaries=request.param) as started:
         yield started
