@@ -4,7 +4,7 @@ from django.contrib import admin
 from unfold.decorators import display
 
 from notifications.models import Notification
-from shopmicro.messaging.admin import ReadOnlyAdmin
+from shopmicro.admin import ReadOnlyAdmin
 
 
 @admin.register(Notification)

@@ -10,7 +10,7 @@ from unfold.admin import TabularInline
 from unfold.decorators import display
 
 from orders.models import Order, OrderItem
-from shopmicro.messaging.admin import ReadOnlyAdmin, format_money
+from shopmicro.admin import ReadOnlyAdmin, format_money
 
 FILTERED = 100_000
 _FIRST_ID = UUID(int=0)

@@ -4,7 +4,7 @@ from django.contrib import admin
 from unfold.decorators import display
 
 from payments.models import Payment
-from shopmicro.messaging.admin import ReadOnlyAdmin, format_money
+from shopmicro.admin import ReadOnlyAdmin, format_money
 
 
 @admin.register(Payment)
