@@ -7,6 +7,7 @@ import uuid
 import psycopg
 import pytest
 
+from shopmicro.messaging.tests.test_kafka import send_header
 from tests.journeys.shop import Shop, payment, payments
 from tests.servers import eventually
 
@@ -166,6 +167,26 @@ def test_malformed_records_are_parked_with_their_reasons_and_hold_nobody_up(shop
         assert (state, error, value) == ("parked", "malformed", sent)
         assert expected in reason
     assert shop.status(bystander) == "pending"
+
+
+def test_a_header_whose_name_is_not_utf_8_stops_no_group_and_its_record_is_judged_by_its_value(
+    closed_shop: Shop,
+) -> None:
+    orders = closed_shop.insert_orders(6)
+    send_header(
+        closed_shop.environment["KAFKA_BOOTSTRAP_SERVERS"], f"{closed_shop.prefix}payments", b"\xff\xfe", b"x"
+    )
+    for partition, order in enumerate(orders):
+        closed_shop.produce("payments", [payment(order)], partition=partition)
+    closed_shop.start("runsaga", "runnotifications")
+    closed_shop.wait_for_no_lag("order-saga", "payments")
+    closed_shop.wait_for_no_lag("notifications", "payments")
+    assert closed_shop.is_resolved(*orders)
+    query = "SELECT consumer_group, state, error, value FROM dead_letters ORDER BY 1"
+    assert closed_shop.rows(query) == [
+        ("notifications", "parked", "malformed", b"raw"),
+        ("order-saga", "parked", "malformed", b"raw"),
+    ]
 
 
 def test_a_group_that_starts_for_the_first_time_reads_from_the_beginning(closed_shop: Shop) -> None:
