@@ -12,6 +12,7 @@ help: ## list the targets
 
 $(VENV)/.installed: requirements.txt requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "shopmicro needs Python 3.11 or later: set PYTHON=")'
+	@echo "installing into $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV) || { echo "shopmicro needs Python's venv module (Debian: apt install python3-venv)" >&2; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@
@@ -26,7 +27,7 @@ check: $(VENV)/.installed ## format, lint, types, import rules, Django's own che
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(LINT_ENV) $(BIN)/mypy .
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 	@$(LINT_ENV) $(BIN)/python manage.py check
 	@$(LINT_ENV) $(BIN)/python -W ignore manage.py makemigrations --check --dry-run
 

@@ -91,7 +91,9 @@ def _ended(
     if not _is_claimed(own) or own.is_planned or own.event_id != result.event_id:
         return DUPLICATE
     if own.claimed_until is not None and own.claimed_until > now:
-        return retrying("being_sent", "another worker is sending this mail, or was stopped while it did")
+        return retrying(
+            "being_sent", "another worker is sending this mail, or was stopped while it did", is_outage=True
+        )
     return None
 
 

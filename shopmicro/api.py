@@ -5,7 +5,7 @@ from functools import wraps
 from typing import Any
 
 from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, InternalError, OperationalError
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_safe
@@ -23,6 +23,7 @@ HANDLERS: dict[type[Exception], Callable[..., HttpResponse]] = {
     HttpError: problems.on_http_error,
     OperationalError: problems.on_database_error,
     InterfaceError: problems.on_database_error,
+    InternalError: problems.on_database_error,
     SuspiciousOperation: problems.on_suspicious,
     Exception: problems.leave_to_django,
 }

@@ -60,13 +60,13 @@ def problem(status: int, detail: str = "", **members: Any) -> HttpResponse:
 def problem_middleware(get_response: GetResponse) -> GetResponse:
     """Answer every error under /v1/ as a problem, HEAD as GET without a body, OPTIONS with Allow.
 
-    Elsewhere a query with a NUL, which PostgreSQL can't hold, is refused before Django's admin asks for it.
+    Elsewhere a NUL in a query or a cookie, which PostgreSQL can't hold, is refused before Django's
+    admin or sessions ask for it.
     """
 
     def answer(request: HttpRequest) -> HttpResponseBase:
         if not request.path_info.startswith("/v1/"):
-            holds_nul = "%00" in request.META.get("QUERY_STRING", "")
-            return HttpResponseBadRequest("The query holds NUL.") if holds_nul else get_response(request)
+            return HttpResponseBadRequest("NUL.") if _holds_nul(request) else get_response(request)
         asked = request.method
         if asked == "HEAD":
             request.method = "GET"
@@ -78,6 +78,11 @@ def problem_middleware(get_response: GetResponse) -> GetResponse:
         return _without_body(response) if asked == "HEAD" else response
 
     return answer
+
+
+def _holds_nul(request: HttpRequest) -> bool:
+    in_query = "%00" in request.META.get("QUERY_STRING", "")
+    return in_query or any("\0" in value for value in request.COOKIES.values())
 
 
 def on_validation_error(request: HttpRequest, error: ValidationError) -> HttpResponse:

@@ -58,6 +58,10 @@ class Refused(BrokerError):
     """The broker will not take this very record: too large, no such topic, not permitted."""
 
 
+class RefusedTogether(Refused):
+    """The broker will not take records that were sent together, perhaps for the sake of one of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """The broker's word on one sent record: where it lies, or why it does not."""

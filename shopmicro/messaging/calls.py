@@ -36,6 +36,7 @@ class Calls:
             chains[task.aggregate_id].append(task)
         self._all = list(chains.values())
         self._waiting = deque(self._all)
+        self._running: list[Task] = []
         self._lock = Lock()
         self._threads = [
             Thread(target=self._work, name=f"{name}-call", daemon=True)
@@ -68,6 +69,15 @@ class Calls:
                 if chain and not chain[0].is_wanted():
                     chain.clear()
 
+    def give_up(self, answer: Exception) -> None:
+        """Let no further call begin, and take this for the answer of all that have none."""
+        with self._lock:
+            unanswered = [*self._running, *(task for chain in self._all for task in chain)]
+            for chain in self._all:
+                chain.clear()
+        for task in unanswered:
+            task.on_answer(answer)
+
     def drop_all(self) -> None:
         """Let no further call begin."""
         with self._lock:
@@ -78,6 +88,7 @@ class Calls:
         while (chain := self._next_chain()) is not None:
             while (task := self._next_task(chain)) is not None:
                 task.on_answer(_answer(task.call))
+                self._running.remove(task)
 
     def _next_chain(self) -> deque[Task] | None:
         with self._lock:
@@ -85,7 +96,10 @@ class Calls:
 
     def _next_task(self, chain: deque[Task]) -> Task | None:
         with self._lock:
-            return chain.popleft() if chain else None
+            if not chain:
+                return None
+            self._running.append(chain[0])
+            return chain.popleft()
 
 
 def _answer(call: Call) -> Any:

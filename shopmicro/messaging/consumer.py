@@ -29,12 +29,16 @@ _LAST_CALLS_SECONDS = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one batch may hold, how long a poll may wait, how many calls run side by side."""
+    """How much one batch may hold, how long a poll may wait, how many calls run side by side.
+
+    After ``call_seconds`` all calls of a batch that have not answered are taken for failed.
+    """
 
     records: int = 1000
     bytes: int = 8 * 1024 * 1024
     poll_seconds: float = 0.5
     concurrency: int = 64
+    call_seconds: float = 30.0
 
 
 class Consumer:
@@ -145,8 +149,12 @@ class Consumer:
     def _run(self, calls: Calls, stop: Stop) -> None:
         """Run calls while staying in the group; of partitions that are taken away no call begins."""
         calls.start()
+        until = self._clock() + self._limits.call_seconds
         try:
             while not calls.wait(_KEEP_ALIVE_SECONDS):
+                if self._clock() > until:
+                    calls.give_up(TimeoutError(f"no answer within {self._limits.call_seconds:g} s"))
+                    return
                 if stop.requested:
                     calls.drop_all()
                     calls.wait(_LAST_CALLS_SECONDS)
@@ -159,13 +167,13 @@ class Consumer:
     def _retry_due(self, stop: Stop) -> None:
         if self._clock() < self._next_retry_look:
             return
-        self._next_retry_look = self._clock() + _RETRY_LOOK_SECONDS
         work_until = self._clock() + _RETRY_WORK_SECONDS
         while not stop.requested and self._clock() < work_until:
             letter = self._dead_letters.claim_due()
             if letter is None:
-                return
+                break
             self._retry(letter, stop)
+        self._next_retry_look = self._clock() + _RETRY_LOOK_SECONDS
 
     def _retry(self, letter: DeadLetter, stop: Stop) -> None:
         try:

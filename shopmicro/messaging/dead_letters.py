@@ -99,7 +99,11 @@ class DeadLetters:
         """
         now = self._now()
         with transaction.atomic(durable=True):
-            letter = DeadLetter.objects.due(self._group, now).select_for_update(skip_locked=True).first()
+            letter = (
+                DeadLetter.objects.due(self._group, now)
+                .select_for_update(skip_locked=True, of=("self",))
+                .first()
+            )
             if letter is None:
                 return None
             if letter.unfinished < _DEATHS:

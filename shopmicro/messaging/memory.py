@@ -21,6 +21,7 @@ from shopmicro.messaging.broker import (
     QueueFull,
     Record,
     Refused,
+    RefusedTogether,
     TopicPartition,
     TopicSpec,
 )
@@ -145,7 +146,7 @@ class MemoryBroker:
             if found.is_refusing:
                 raise Refused(f"topic {topic} refuses records")
             if len(value or b"") > MAX_RECORD_BYTES:
-                raise Refused("the record is too large")
+                raise RefusedTogether("the record is too large")
         except BrokerError as error:
             return Delivery(error=error)
         number = (next(self._spread) if key is None else crc32(key)) % len(found.logs)

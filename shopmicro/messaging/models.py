@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q
 from django.db.models.functions import Now
 
 
@@ -63,9 +63,19 @@ class DeadLetterQuerySet(models.QuerySet["DeadLetter"]):
     """Sets of dead letters."""
 
     def due(self, group: str, now: datetime) -> "DeadLetterQuerySet":
-        """Letters of a group that wait for another try and whose time has come, oldest first."""
+        """Letters of a group that wait for another try and whose time has come, oldest first.
+
+        Of one aggregate only the first that waits: those after it are tried when it is settled,
+        so that results are judged in the order in which they came.
+        """
+        waiting = DeadLetter.objects.filter(
+            consumer_group=group,
+            state=DeadLetter.State.RETRYING,
+            aggregate_id=OuterRef("aggregate_id"),
+            id__lt=OuterRef("id"),
+        )
         return self.filter(
-            consumer_group=group, state=DeadLetter.State.RETRYING, next_attempt_at__lte=now
+            ~Exists(waiting), consumer_group=group, state=DeadLetter.State.RETRYING, next_attempt_at__lte=now
         ).order_by("next_attempt_at", "id")
 
 

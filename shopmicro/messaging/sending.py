@@ -9,7 +9,15 @@ from time import monotonic
 from typing import NamedTuple
 
 from shopmicro.messaging import faults
-from shopmicro.messaging.broker import BrokerError, Delivery, Headers, Publisher, QueueFull, Refused
+from shopmicro.messaging.broker import (
+    BrokerError,
+    Delivery,
+    Headers,
+    Publisher,
+    QueueFull,
+    Refused,
+    RefusedTogether,
+)
 from shopmicro.messaging.event import format_time
 from shopmicro.messaging.shutdown import Stop
 
@@ -44,8 +52,8 @@ class Sending:
 
     The later rows of an aggregate are held, sent one by one as its earlier ones arrive, and let
     go when one does not: they stay in the outbox. The broker may refuse many records for the
-    sake of one among them, so a row that was refused is sent again with no other in flight, and
-    only what is refused then is reported as refused.
+    sake of one among them, so a row that was refused with others is sent again with no other in
+    flight, and only what is refused then is reported as refused.
 
     Reports that come after the end of `run`, from within a later `serve`, are taken too.
     ``meanwhile`` is called about ten times a second while reports are waited for.
@@ -127,7 +135,7 @@ class Sending:
                 self._make_ready(held.popleft())
         elif not isinstance(delivery.error, Refused):
             self.outage = delivery.error
-        elif is_alone:
+        elif is_alone or not isinstance(delivery.error, RefusedTogether):
             self._reports.refused.append((row, delivery.error))
         else:
             self._alone.append(row)

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 
@@ -70,6 +71,19 @@ def test_a_database_that_is_busy_is_503_and_says_when_to_try_again(client: Clien
 
     assert_problem(response, 503)
     assert response["Retry-After"] == "5"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_database_that_is_read_only_is_503(client: Client) -> None:
+    call_command("loadcatalog")
+    with connection.cursor() as mine:
+        mine.execute("SET default_transaction_read_only = on")
+    try:
+        response = client.post(ORDERS, json.dumps(ORDER), content_type="application/json")
+    finally:
+        connection.close()
+
+    assert_problem(response, 503)
 
 
 def test_a_host_that_is_not_ours_is_400(quiet_client: Client, settings: Any) -> None:

@@ -3,12 +3,16 @@
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from django.apps import apps as installed
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("shopmicro", "catalog", "orders", "payments", "notifications")
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LINTER = PYPROJECT["tool"]["importlinter"]
+PACKAGES = LINTER["root_packages"]
 
 VIOLATIONS = [
     ("The machinery knows no business app", "shopmicro/messaging/batch.py", "import orders.saga"),
@@ -95,7 +99,19 @@ def test_a_planted_violation_is_found(copy: Path, rule: str, path: str, line: st
 
 
 def test_every_rule_has_a_planted_violation() -> None:
-    import tomllib
+    assert {contract["name"] for contract in LINTER["contracts"]} == {rule for rule, _, _ in VIOLATIONS}
 
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    assert {contract["name"] for contract in contracts} == {rule for rule, _, _ in VIOLATIONS}
+
+def test_every_app_is_under_the_rules_and_its_tests_are_collected() -> None:
+    apps = {
+        config.name.split(".")[0]
+        for config in installed.get_app_configs()
+        if ROOT in Path(config.path).parents and ".venv" not in config.path
+    }
+    apps = {name for name in apps if (ROOT / name).is_dir() and name != "shopmicro"}
+    by_name = {contract["name"]: contract for contract in LINTER["contracts"]}
+    assert set(PACKAGES) == apps | {"shopmicro"}
+    assert set(by_name["The machinery knows no business app"]["forbidden_modules"]) == apps
+    assert set(by_name["Apps meet only in what they publish"]["modules"]) == apps
+    assert set(by_name["Inside an app, imports point down"]["containers"]) == apps
+    assert set(PYPROJECT["tool"]["pytest"]["ini_options"]["testpaths"]) == apps | {"shopmicro", "tests"}

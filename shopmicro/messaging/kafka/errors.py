@@ -5,15 +5,19 @@ from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from shopmicro.messaging.broker import BrokerError, BrokerFatal, QueueFull, Refused
+from shopmicro.messaging.broker import BrokerError, BrokerFatal, QueueFull, Refused, RefusedTogether
 
-_REFUSALS = frozenset(
+_REFUSALS_TOGETHER = frozenset(
     {
         KafkaError.MSG_SIZE_TOO_LARGE,
         KafkaError.RECORD_LIST_TOO_LARGE,
         KafkaError.INVALID_MSG_SIZE,
         KafkaError.INVALID_RECORD,
         KafkaError.INVALID_TIMESTAMP,
+    }
+)
+_REFUSALS = frozenset(
+    {
         KafkaError.TOPIC_EXCEPTION,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_TOPIC,
@@ -36,6 +40,8 @@ def broker_error(error: KafkaError) -> BrokerError:
         return BrokerFatal(text)
     if error.code() == KafkaError._QUEUE_FULL:
         return QueueFull(text)
+    if error.code() in _REFUSALS_TOGETHER:
+        return RefusedTogether(text)
     if error.code() in _REFUSALS:
         return Refused(text)
     return BrokerError(text)

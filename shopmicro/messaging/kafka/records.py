@@ -1,6 +1,7 @@
 """The client's messages as the port's records; nothing that a record can hold makes reading it fail."""
 
 from collections.abc import Sequence
+from gc import get_referents
 from typing import Any, overload
 
 import structlog
@@ -56,7 +57,7 @@ class LazyHeaders(Sequence[Header]):
 
 def _headers_of(message: Any) -> tuple[Header, ...]:
     try:
-        return tuple(message.headers() or ())
+        return tuple(_whole(message.headers() or ()))
     except Exception as error:  # noqa: BLE001 - SystemError or UnicodeDecodeError, by the client's version
         log.warning(
             "a record's headers can't be read, and are taken for none",
@@ -66,6 +67,16 @@ def _headers_of(message: Any) -> tuple[Header, ...]:
             error=str(error.__cause__ or error),
         )
         return ()
+
+
+def _whole(headers: Sequence[Header]) -> Sequence[Header]:
+    """Make sure of the client's headers: for a name that it can't read it may leave a hole in the pair.
+
+    A hole is no object and must not be touched; the collector alone can say that it is there.
+    """
+    if any(len(get_referents(header)) != 2 for header in headers):
+        raise ValueError("a header's name is not UTF-8")
+    return headers
 
 
 def record_of(message: Any, source: TopicPartition, term: int) -> Record:

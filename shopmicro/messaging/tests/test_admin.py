@@ -79,3 +79,8 @@ def test_nul_in_a_query_is_the_askers_mistake(admin_client: Client, path: str) -
 
 def test_a_column_that_is_no_filter_cannot_be_filtered_by(admin_client: Client) -> None:
     assert admin_client.get("/admin/messaging/outboxevent/?payload__contains=x").status_code == 400
+
+
+@pytest.mark.parametrize("path", ["", "login/", "messaging/outboxevent/"])
+def test_nul_in_a_cookie_is_the_askers_mistake(client: Client, path: str) -> None:
+    assert client.get(f"/admin/{path}", headers={"cookie": 'sessionid="aaaaaaaaaa\\000"'}).status_code == 400

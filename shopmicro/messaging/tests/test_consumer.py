@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.db import InternalError, connection
+from structlog.testing import capture_logs
 
 from shopmicro.messaging.consumer import Limits
 from shopmicro.messaging.event import Event
@@ -170,3 +171,19 @@ def test_effects_and_dead_letters_of_a_batch_are_committed_together_or_not_at_al
     assert (told(), letters(), scene.committed()) == ([], [], None)
     consumer.step(scene.stop)
     assert (told(), letters(), scene.committed()) == (["good"], [(1, "parked", "wrong", "bad")], 2)
+
+
+def test_an_outage_is_not_said_to_be_over_while_it_lasts(scene: Scene) -> None:
+    consumer = scene.consumer()
+    consumer.step(scene.stop)
+    connection.close()
+    port, connection.settings_dict["PORT"] = connection.settings_dict["PORT"], "1"
+    tries = iter(range(300))
+    try:
+        with capture_logs() as said:
+            run_until(scene, consumer, lambda: next(tries, None) is None)
+    finally:
+        connection.settings_dict["PORT"] = port
+        connection.close()
+    assert "waiting for the database or the broker" in [line["event"] for line in said]
+    assert "works again" not in [line["event"] for line in said]

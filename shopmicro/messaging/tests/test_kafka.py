@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from shopmicro.embedded.kafka import KafkaServer
 from shopmicro.embedded.mock import MockKafka
 from shopmicro.embedded.ports import free_port
-from shopmicro.messaging.broker import BrokerError, BrokerFatal, Delivery, QueueFull, Refused
+from shopmicro.messaging.broker import BrokerError, BrokerFatal, Delivery, QueueFull, Refused, RefusedTogether
 from shopmicro.messaging.kafka import KafkaAdmin, KafkaConfig, KafkaPublisher
 from shopmicro.messaging.kafka.errors import broker_error
 from shopmicro.messaging.kafka.patience import Deadline
@@ -358,7 +358,7 @@ def test_headers_that_can_t_be_read_are_none_and_the_record_is_polled_all_the_sa
         (KafkaError(KafkaError._FATAL), BrokerFatal),
         (KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, fatal=True), BrokerFatal),
         (KafkaError(KafkaError._QUEUE_FULL), QueueFull),
-        (KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), Refused),
+        (KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), RefusedTogether),
         (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), Refused),
         (KafkaError(KafkaError._UNKNOWN_TOPIC), Refused),
         (KafkaError(KafkaError._MSG_TIMED_OUT), BrokerError),

@@ -9,6 +9,7 @@ from shopmicro.messaging.event import Event
 from shopmicro.messaging.handler import APPLIED, Outcome, retrying
 from shopmicro.messaging.models import DeadLetter
 from shopmicro.messaging.tests.scene import (
+    NOW,
     Scene,
     in_other_thread,
     letters,
@@ -137,3 +138,23 @@ def test_a_record_that_comes_again_is_not_parked_again(scene: Scene) -> None:
     consumer.subscriber.rewind([record._replace(term=1)])
     assert consumer.step(scene.stop) == 1
     assert letters() == [(0, "parked", "malformed", "")]
+
+
+def test_letters_of_one_aggregate_are_tried_in_the_order_in_which_they_came(scene: Scene) -> None:
+    tried: list[str] = []
+
+    def wait_first(events: Sequence[Event], results: Sequence[Any]) -> list[Outcome]:
+        if len(events) > 1:
+            return [retrying("unknown_order", "no order")] * len(events)
+        tried.extend(event.id for event in events)
+        return [retrying("unknown_order", "no order") if len(tried) == 1 else APPLIED]
+
+    scene.produce(*(thing(f"e{number}") for number in range(5)))
+    consumer = scene.consumer(scene.group(apply=wait_first))
+    consumer.step(scene.stop)
+    DeadLetter.objects.filter(event_id="e4").update(next_attempt_at=NOW)
+    for _ in range(3):
+        scene.clock.forward(10)
+        consumer.step(scene.stop)
+    assert tried == ["e0", "e0", "e1", "e2", "e3", "e4"]
+    assert {state for _, state, _, _ in letters()} == {"replayed"}

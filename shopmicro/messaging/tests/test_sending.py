@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shopmicro.messaging.broker import Delivery, Headers, OnDelivery, Publisher, Refused, TopicSpec
+from shopmicro.messaging.broker import Delivery, Headers, OnDelivery, Publisher, RefusedTogether, TopicSpec
 from shopmicro.messaging.sending import Reports, Row, Sending
 from shopmicro.messaging.shutdown import Stop
 from shopmicro.messaging.tests.worlds import KafkaWorld
@@ -40,7 +40,7 @@ class Broker:
         self.sent.append([payload for payload, _ in flight])
         is_refused = any("large" in payload for payload, _ in flight)
         for _, on_delivery in flight:
-            on_delivery(Delivery(error=Refused("too large")) if is_refused else Delivery(0, 0))
+            on_delivery(Delivery(error=RefusedTogether("too large")) if is_refused else Delivery(0, 0))
         return len(flight)
 
     def close(self, timeout: float) -> None:

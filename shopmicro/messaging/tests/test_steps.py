@@ -10,6 +10,7 @@ from django.db import connection
 from shopmicro.messaging.consumer import Limits
 from shopmicro.messaging.event import Event
 from shopmicro.messaging.handler import APPLIED, DUPLICATE, Call, Outcome, parked, retrying
+from shopmicro.messaging.models import DeadLetter
 from shopmicro.messaging.retry import Shortage
 from shopmicro.messaging.tests.scene import (
     ORDER,
@@ -162,3 +163,27 @@ def test_a_machine_without_threads_to_give_is_waited_for(scene: Scene) -> None:
     scene.produce(thing("a"))
     run_until(scene, scene.consumer(scene.group(prepare=prepare)), lambda: scene.committed() == 1)
     assert (told(), letters()) == (["a"], [])
+
+
+def test_calls_that_do_not_answer_in_time_are_taken_for_failed_and_the_others_count(scene: Scene) -> None:
+    never = threading.Event()
+    scene.limits = Limits(poll_seconds=0, call_seconds=0.2)
+    other = ORDER.replace("a", "b").encode()
+
+    def prepare(events: Sequence[Event]) -> list[Call]:
+        return [(lambda: "answered") if event.id == "quick" else never.wait for event in events]
+
+    def apply(events: Sequence[Event], prepared: Sequence[Any]) -> list[Outcome]:
+        return [retrying("away", str(x)) if isinstance(x, Exception) else APPLIED for x in prepared]
+
+    scene.produce(thing("hangs"), thing("behind it"), thing("quick").replace(ORDER.encode(), other))
+    clock = threading.Thread(target=lambda: [never.wait(0.1) or scene.clock.forward(1) for _ in range(20)])
+    clock.start()
+    scene.consumer(scene.group(prepare=prepare, apply=apply)).step(scene.stop)
+    assert letters() == [
+        (0, "retrying", "away", "hangs"),
+        (1, "retrying", "away", "behind it"),
+    ]
+    assert DeadLetter.objects.values_list("reason", flat=True).first() == "no answer within 0.2 s"
+    clock.join()
+    never.set()
