@@ -1,9 +1,9 @@
 """Orders over HTTP."""
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from ninja import Query, Router, Status
-from ninja.errors import ValidationError
+from ninja.errors import HttpError, ValidationError
 
 from orders import operations, queries
 from orders.operations import Line, QuantityTooLarge, TotalTooLarge, UnknownProduct
@@ -38,7 +38,7 @@ def get_order(request: HttpRequest, order_id: OrderId) -> OrderOut:
     """Give an order as it stands."""
     order = queries.find_order(order_id) if is_uuid(order_id) else None
     if order is None:
-        raise Http404
+        raise HttpError(404, "There is no such order.")
     return OrderOut.of(order)
 
 

@@ -75,7 +75,7 @@ SECURE_CONTENT_TYPE_NOSNIFF = True
 _tls_header = env.str("SECURE_PROXY_SSL_HEADER", default="")
 SECURE_PROXY_SSL_HEADER = (f"HTTP_{_tls_header.upper().replace('-', '_')}", "https") if _tls_header else None
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = bool(_tls_header)
-UNFOLD = {"SITE_TITLE": "shopmicro", "SITE_HEADER": "shopmicro"}
+UNFOLD = {"SITE_TITLE": "shopmicro", "SITE_HEADER": "shopmicro", "SITE_URL": "/v1/docs"}
 
 # --- PostgreSQL -----------------------------------------------------------------------------
 # Seconds and milliseconds. The lock limit keeps a worker's exit within 10 s of SIGTERM, the idle

@@ -154,7 +154,8 @@ def test_other_spellings_of_an_id_are_not_found(client: Client, spelling: str) -
 
 
 def test_an_order_that_is_not_there_is_not_found(client: Client) -> None:
-    assert client.get(f"/v1/orders/{MUG}").status_code == 404
+    answer = client.get(f"/v1/orders/{MUG}")
+    assert (answer.status_code, answer.json()["detail"]) == (404, "There is no such order.")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
+pytestmark = pytest.mark.django_db  # the end of an answer looks after the connections
+
 STATUSES = {
     ("get", "/v1/products"): {"200", "422", "503"},
     ("get", "/v1/orders"): {"200", "422", "503"},
@@ -109,3 +111,8 @@ def test_the_docs_page_takes_everything_from_this_host(client: Client) -> None:
 
 def test_the_docs_page_asks_no_stranger_to_validate_the_document(client: Client) -> None:
     assert '"validatorUrl": "none"' in client.get("/v1/docs").content.decode()
+
+
+def test_the_front_door_leads_to_the_documentation(client: Client) -> None:
+    answer = client.get("/")
+    assert (answer.status_code, answer["Location"]) == (302, "/v1/docs")
