@@ -21,7 +21,7 @@ demo: $(VENV)/.installed ## the whole system on this machine, and the walk befor
 	@$(BIN)/python -m shopmicro.embedded.demo
 
 test: $(VENV)/.installed ## all tests, on a real PostgreSQL and a real Kafka (ARGS= for pytest)
-	@$(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses 3 --dist worksteal $(ARGS)
 
 check: $(VENV)/.installed ## format, lint, types, import rules, Django's own checks
 	@$(BIN)/ruff format --check .
