@@ -118,6 +118,7 @@ class Consumer:
         connection.close()
 
     def _step_or_wait(self, stop: Stop) -> None:
+        metrics.LAST_STEP.set_to_current_time()
         try:
             self.step(stop)
         except StopRequested:

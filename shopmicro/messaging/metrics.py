@@ -1,7 +1,11 @@
 """Every metric's name, labels and meaning. Labels hold names of ours only, never data."""
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
+LAST_STEP_NAME = "shopmicro_worker_last_step_timestamp_seconds"
+LAST_STEP = Gauge(
+    LAST_STEP_NAME, "Unix time at which the worker last went round its loop, waiting for an outage included"
+)
 MESSAGES = Counter(
     "shopmicro_messages_total",
     "Messages settled, by what became of them",

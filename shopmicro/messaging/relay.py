@@ -132,6 +132,7 @@ class Relay:
         connection.close()
 
     def _step_and_wait(self, stop: Stop) -> None:
+        metrics.LAST_STEP.set_to_current_time()
         try:
             published = self.step(stop)
             self._outage.is_over()

@@ -1,16 +1,20 @@
 """The consumer: batches, offsets, bad events, outages."""
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from django.db import InternalError, connection
+from prometheus_client import generate_latest
 from structlog.testing import capture_logs
 
+from shopmicro.messaging import metrics
 from shopmicro.messaging.consumer import Limits
 from shopmicro.messaging.event import Event
 from shopmicro.messaging.handler import APPLIED, Outcome, parked
+from shopmicro.messaging.health import complaint
 from shopmicro.messaging.models import DeadLetter
 from shopmicro.messaging.tests.scene import (
     Scene,
@@ -187,3 +191,10 @@ def test_an_outage_is_not_said_to_be_over_while_it_lasts(scene: Scene) -> None:
         connection.close()
     assert "waiting for the database or the broker" in [line["event"] for line in said]
     assert "works again" not in [line["event"] for line in said]
+
+
+def test_a_worker_tells_when_it_last_went_round_its_loop(scene: Scene) -> None:
+    metrics.LAST_STEP.set(0)
+    scene.produce(thing("a"))
+    run_until(scene, scene.consumer(), lambda: scene.committed() == 1)
+    assert complaint(generate_latest().decode(), time.time()) == ""
