@@ -26,8 +26,8 @@ class Task(NamedTuple):
 class Calls:
     """The calls of one batch.
 
-    Threads are daemons: a call that hangs keeps nobody from leaving. Of what has not begun
-    anything may still be dropped; what has begun is let run.
+    Threads are daemons: a call that hangs keeps nobody from leaving. A call that nobody wants any
+    more does not begin; what has begun is let run.
     """
 
     def __init__(self, tasks: Iterable[Task], concurrency: int, name: str) -> None:
@@ -62,13 +62,6 @@ class Calls:
             thread.join(max(0.0, until - monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
-    def drop_unwanted(self) -> None:
-        """Let no call begin that nobody wants any more."""
-        with self._lock:
-            for chain in self._all:
-                if chain and not chain[0].is_wanted():
-                    chain.clear()
-
     def give_up(self, answer: Exception) -> None:
         """Let no further call begin, and take this for the answer of all that have none."""
         with self._lock:
@@ -96,10 +89,12 @@ class Calls:
 
     def _next_task(self, chain: deque[Task]) -> Task | None:
         with self._lock:
-            if not chain:
-                return None
-            self._running.append(chain[0])
-            return chain.popleft()
+            while chain:
+                task = chain.popleft()
+                if task.is_wanted():
+                    self._running.append(task)
+                    return task
+            return None
 
 
 def _answer(call: Call) -> Any:

@@ -161,7 +161,6 @@ class Consumer:
                     calls.wait(_LAST_CALLS_SECONDS)
                     return
                 self.subscriber.keep_alive(0)
-                calls.drop_unwanted()
         finally:
             calls.drop_all()
 

@@ -20,6 +20,7 @@ from shopmicro.messaging.tests.scene import (
     thing,
     told,
 )
+from tests.servers import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -83,42 +84,29 @@ def test_calls_of_one_aggregate_run_one_after_another_and_those_of_others_beside
     assert sorted(events_seen) == ["first", "other", "second"]
 
 
-def test_a_stop_while_calls_are_slow_keeps_what_they_did_and_leaves_the_rest_undone(scene: Scene) -> None:
-    began, release = threading.Event(), threading.Event()
-    scene.limits = Limits(poll_seconds=0, concurrency=1)
-    called: list[str] = []
+def test_a_stop_keeps_what_calls_did_and_leaves_undone_what_hangs(scene: Scene) -> None:
+    began, never = threading.Barrier(3, timeout=30), threading.Event()
+    other = ORDER.replace("a", "b").encode()
 
     def prepare(events: Sequence[Event]) -> list[Call]:
         return [lambda event=event: call(event) for event in events]  # type: ignore[misc]
 
     def call(event: Event) -> None:
-        called.append(event.id)
-        began.set()
-        release.wait(30)
+        began.wait()
+        if event.id == "hangs":
+            never.wait(60)
 
     def stop() -> None:
-        began.wait(30)
+        began.wait()
         scene.stop.request()
-        threading.Timer(0.8, release.set).start()
 
-    scene.produce(thing("slow"), thing("never"))
+    scene.produce(thing("ends"), thing("hangs").replace(ORDER.encode(), other))
     stopper = threading.Thread(target=stop)
     stopper.start()
     scene.consumer(scene.group(prepare=prepare)).run(scene.stop)
     stopper.join()
-    assert (called, told(), letters(), scene.committed()) == (["slow"], ["slow"], [], None)
-
-
-def test_a_call_that_hangs_keeps_no_worker_from_leaving(scene: Scene) -> None:
-    began, never = threading.Event(), threading.Event()
-    scene.produce(thing("hangs"))
-    stopper = threading.Thread(target=lambda: began.wait(30) and scene.stop.request())
-    stopper.start()
-    consumer = scene.consumer(scene.group(prepare=lambda events: [lambda: began.set() or never.wait(60)]))
-    consumer.run(scene.stop)
-    stopper.join()
-    assert (told(), letters(), scene.committed()) == ([], [], None)
     never.set()
+    assert (told(), letters(), scene.committed()) == (["ends"], [], None)
 
 
 def test_a_stop_ends_the_search_for_bad_events(scene: Scene) -> None:
@@ -144,10 +132,12 @@ def test_no_call_begins_for_a_partition_that_was_taken_away(scene: Scene) -> Non
     def call(event: Event) -> None:
         called.append(event.id)
         scene.broker.recreate("things")
-        threading.Event().wait(0.8)
+        eventually(lambda: not any(map(consumer.subscriber.owns, polled)))
 
     scene.produce(thing("begun"), thing("not begun"))
-    scene.consumer(scene.group(prepare=prepare)).step(scene.stop)
+    polled = [record._replace(term=1) for record in scene.broker.records("things")]
+    consumer = scene.consumer(scene.group(prepare=prepare))
+    consumer.step(scene.stop)
     assert (called, told(), scene.committed()) == (["begun"], ["begun"], None)
 
 
